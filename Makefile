@@ -9,7 +9,7 @@ CYCLES ?= 200
 LIMIT ?= 3600
 DEAD_S ?= 60
 
-.PHONY: help setup build demo test check bench sim soak storm dead-path jms-matrix jms-oracle kill-tests spark-tests figures docs fuzz coverage wheel clean
+.PHONY: help setup build demo test check bench sim soak storm dead-path jms-matrix jms-oracle kill-tests kill-routers spark-tests figures docs fuzz coverage wheel clean
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -44,6 +44,9 @@ kill-tests: build  ## kill stores, publishers, subscribers and workers two hundr
 	$(BIN)/python tests/e2e/kill_queues.py --cycles $(CYCLES)
 	$(BIN)/python tests/spark/kills.py --kills 30 --rows 60000
 
+kill-routers: build  ## kill, stop and cut off routers under load two hundred times: make kill-routers CYCLES=200 (needs root)
+	$(BIN)/python tests/e2e/kill_routers.py --cycles $(CYCLES)
+
 soak: build  ## load while programs freeze and die, overload, cut cables, more parameters with libnorm: 15 minutes
 	$(BIN)/python tests/e2e/soak.py --seconds 300
 	$(PYTEST) -q tests/e2e/long_soak.py tests/e2e/test_lan.py --timeout 300
@@ -68,14 +71,15 @@ storm: build  ## two hundred and three hundred nodes that start together, and wh
 spark-tests: build  ## Spark on a standalone cluster, Spark Connect, declarative pipelines, Java from PyPI
 	$(PYTEST) -q tests/spark/long_deployments.py
 
-fuzz: build  ## ten million random datagrams into the engines
+fuzz: build  ## ten million random datagrams into the engines, a million bodies into the doors of stores and clients
 	cargo run --release -p shoal-norm --example fuzz -- 10000000
+	$(BIN)/python tests/unit/store/doors.py --inputs 1000000
 
 figures: build  ## measure the documentation's tables again and draw them: make figures LIMIT=3600 (seconds)
-	$(BIN)/python -m shoal.bench.figures --docs docs --limit $(LIMIT)
+	$(BIN)/python -m shoal_bench.figures --docs docs --limit $(LIMIT)
 
 docs: build  ## build the documentation into site/
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+	@scripts/test docs
 
 coverage: build  ## Python coverage of the unit and simulation tests
 	$(PYTEST) tests/unit tests/sim --cov --cov-report=term-missing:skip-covered

@@ -4,11 +4,19 @@ Names are imported when they are first used, so that a program pays for what it 
 """
 
 import importlib
-from typing import TYPE_CHECKING, Any
+import sys
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from shoal import aio, codecs, config, errors, norm
+
+    # `import *` leaves these out: some need a library of their own.
+    from shoal import history as history
+    from shoal import jms as jms
     from shoal import link as link
+    from shoal import spark as spark
+    from shoal import store as store
+    from shoal import types as types
     from shoal._core import Message, __version__
     from shoal.bus.consumer import Consumer, StoredSubscription
     from shoal.bus.events import (
@@ -31,6 +39,7 @@ if TYPE_CHECKING:
         Unreadable,
     )
     from shoal.bus.queues import Queue
+    from shoal.bus.receipt import Receipt
     from shoal.bus.subscription import Subscription
     from shoal.bus.sync import Bus, connect, listen
     from shoal.bus.transactions import Transaction
@@ -67,8 +76,8 @@ if TYPE_CHECKING:
         RemoteError,
         ResourceAllocationError,
         ShoalError,
-        StoreAwayError,
         StoreCorruptError,
+        StoreDeniedError,
         StoreError,
         StoreFailedError,
         StoreFullError,
@@ -108,6 +117,7 @@ _HOMES = {
         "Unreadable",
     ),
     "bus.queues": ("Queue",),
+    "bus.receipt": ("Receipt",),
     "bus.subscription": ("Subscription",),
     "bus.sync": ("Bus", "connect", "listen"),
     "bus.transactions": ("Transaction",),
@@ -145,8 +155,8 @@ _HOMES = {
         "RemoteError",
         "ResourceAllocationError",
         "ShoalError",
-        "StoreAwayError",
         "StoreCorruptError",
+        "StoreDeniedError",
         "StoreError",
         "StoreFailedError",
         "StoreFullError",
@@ -220,13 +230,14 @@ __all__ = [
     "NodeIdChanged",
     "NumberFormatError",
     "Queue",
+    "Receipt",
     "RemoteError",
     "ResourceAllocationError",
     "Selector",
     "ShoalError",
     "Short",
-    "StoreAwayError",
     "StoreCorruptError",
+    "StoreDeniedError",
     "StoreDown",
     "StoreError",
     "StoreFailedError",
@@ -254,15 +265,19 @@ __all__ = [
     "norm",
 ]
 
+# A type checker sees the names above, and refuses others.
+if not TYPE_CHECKING:
 
-def __getattr__(name: str) -> Any:
-    if name in _MODULES:
-        return importlib.import_module(f"shoal.{name}")
-    home = _HOME_OF.get(name)
-    if home is None:
-        raise AttributeError(f"module 'shoal' has no attribute {name!r}")
-    value = globals()[name] = getattr(importlib.import_module(f"shoal.{home}"), name)
-    return value
+    def __getattr__(name: str) -> object:
+        if name in _MODULES:
+            return importlib.import_module(f"shoal.{name}")
+        home = _HOME_OF.get(name)
+        if home is None:
+            raise AttributeError(
+                f"module 'shoal' has no attribute {name!r}", name=name, obj=sys.modules[__name__]
+            )
+        value = globals()[name] = getattr(importlib.import_module(f"shoal.{home}"), name)
+        return value
 
 
 def __dir__() -> list[str]:

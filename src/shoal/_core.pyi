@@ -1,6 +1,6 @@
 """Hand-written stubs of the Rust extension module (`crates/pycore`)."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self, TypedDict
 
@@ -79,6 +79,19 @@ class Message:
     @property
     def _delivery(self) -> tuple[int, int, int] | None:
         """Of one that a store delivered: to which consumer, its offset, the lease."""
+    def ack(self, *, timeout_s: float | None = None) -> Awaitable[None]:
+        """Acknowledge it: it is never delivered again.
+
+        For messages of queues, and of durable and shared subscriptions. Waits until the acknowledgement is
+        durable; with asyncio, await it. Raises what `Consumer.ack` raises.
+        """
+    def reply(
+        self, body: Any = None, *, properties: Mapping[str, Any] | None = None, more: bool = False
+    ) -> Awaitable[None]:
+        """Answer it, if it was sent with `request` or `request_many`; with asyncio, await it.
+
+        `more` says that more answers of this program will follow.
+        """
     @property
     def sender(self) -> int:
         """The node that sent it here."""
@@ -135,6 +148,8 @@ class Subscription:
     def receive(self, timeout_s: float | None = None) -> Message | None: ...
     def receive_nowait(self, count_max: int = 1000) -> list[Message] | None:
         """Messages that are here already; `None` once closed and empty."""
+    def set_receiver(self, receiver: object) -> None:
+        """Have its messages acknowledged and answered by an object. Once."""
     def mark_callback_thread(self) -> None:
         """Say that this thread runs the callback of this subscription."""
     def attach_bell(self, bell: Bell, source: int) -> None:
@@ -192,8 +207,8 @@ class Node:
         """The identity of a message that `publish` returned the number of, as its readers see it."""
     @property
     def members(self) -> list[int]: ...
-    def set_persistently(self, publish: Callable[..., int]) -> None:
-        """Have persistent messages published by a function, which is given what `publish` was. Once."""
+    def set_persistently(self, publish: Callable[..., object]) -> None:
+        """Have persistent and retained messages published by a function, with what `publish` was given."""
     def set_store(self, is_store: bool) -> None:
         """Say whether this node is a store, for which publishers wait however slow it is."""
     def publish(
@@ -213,13 +228,15 @@ class Node:
         connection: int | None = None,
         window: int | None = None,
         timeout_s: float | None = None,
+        retain: bool = False,
         waited_s: float = 0.0,
         caller: Subscription | None = None,
-    ) -> int:
+    ) -> Any:
         """Publish a message: its number in its chain, or 0 if it was dropped.
 
-        `waited_s` is how long a publisher that comes back has waited already, `caller` the subscription whose
-        callback publishes, where that has no thread of its own.
+        Of a persistent or retained one, what the function of `set_persistently` returns. `waited_s` is how
+        long a publisher that comes back has waited already, `caller` the subscription whose callback
+        publishes, where that has no thread of its own.
         """
     def open_subscription(
         self,
@@ -245,6 +262,8 @@ class Node:
     def poll_flush(self, flush: int) -> list[int] | None: ...
     def flush_losers(self, flush: int) -> list[int]:
         """Members that lost for good something that a flush waits for, and that none named before."""
+    def flush_is_unsettled(self, flush: int) -> bool:
+        """Whether paths between routers changed while a flush waited, so that it confirms nothing yet."""
     def flush_awaited(self, flush: int) -> list[int]:
         """Routers that a flush waits for."""
     def flush_behind(self, flush: int) -> list[tuple[int, list[int]]]:
@@ -278,14 +297,29 @@ class Node:
     def has_left(self) -> bool: ...
     def shut_down(self, linger_s: float = 1.0) -> bool: ...
 
+class RawBody:
+    """A body as it stands on the wire, sent unchecked: what no encoder makes, for tests."""
+
+    def __new__(cls, kind: int, content: bytes, detail: bytes = b"") -> Self: ...
+
 class Tls:
     """What connections over TLS are made with; certificates are PEM. May be shared between threads."""
 
     def __init__(
-        self, trusted: bytes, own: tuple[bytes, bytes] | None = None, *, mutual: bool = False
+        self,
+        trusted: bytes,
+        own: tuple[bytes, bytes] | None = None,
+        *,
+        mutual: bool = False,
+        pinned: bytes | None = None,
     ) -> None: ...
     def replace(
-        self, trusted: bytes, own: tuple[bytes, bytes] | None = None, *, mutual: bool = False
+        self,
+        trusted: bytes,
+        own: tuple[bytes, bytes] | None = None,
+        *,
+        mutual: bool = False,
+        pinned: bytes | None = None,
     ) -> None:
         """Use others for connections that are made from now on."""
 
@@ -341,6 +375,11 @@ class TcpLinks:
         """What became of connections since the last call."""
     def states(self) -> list[dict[str, Any]]:
         """The links as they are now."""
+    def heard(self) -> dict[int, float]:
+        """The nodes at the other end of open connections, and how many seconds ago each was heard.
+
+        Heartbeats count, which the links' own thread sends, whatever Python code does there.
+        """
     def listener(self, listener: int) -> tuple[int, int]:
         """Connections that a listener has, and how many it turned away because there were too many."""
     def wake(self) -> None:
@@ -895,6 +934,8 @@ class SimulatedDisk:
         capacity_bytes: int | None = None,
     ) -> None:
         """What goes wrong from now on; steps count from here."""
+    def kill(self) -> None:
+        """The process was killed, and another one begins: the page cache survives."""
     def restart(self) -> None:
         """The power comes back."""
     @property
@@ -1007,6 +1048,18 @@ class Backlog:
         """A consumer begins, perhaps with a selector of its own."""
     def detach(self, consumer: int, unseen: Sequence[tuple[int, int]], now_us: int) -> list[tuple[int, int]]:
         """A consumer ends: offset and deliveries of what it had and has seen."""
+    def abandon(self, consumer: int, now_us: int) -> list[tuple[int, int]]:
+        """A consumer is gone without a word: offset and known hand-overs of what it had."""
+    def hand_over(self, consumer: int, runs: Sequence[tuple[int, int]]) -> None:
+        """A consumer handed what it has of these runs to its program."""
+    def transfer(
+        self, source: int, target: int, runs: Sequence[tuple[int, int]]
+    ) -> tuple[list[tuple[int, int]], int, int]:
+        """Take what a consumer has of these runs out of its hold, for a commit: runs, messages, bytes."""
+    def absolve(self) -> None:
+        """No program received messages from an earlier life of the store, but for those that are counted."""
+    def delivery_of(self, offset: int) -> int:
+        """Which hand-over of a message comes next; 0 if it may have been handed over before."""
     def leave_out(self, publisher: int) -> None:
         """One more publisher whose messages are not wanted, from here on."""
     def scan(self, now_us: int, rows_max: int, keep: bool) -> bool:
@@ -1233,7 +1286,13 @@ def pass_on(node: Node, rows: bytes, timeout_s: float | None = None, *, redelive
     """
 
 def read_rows(
-    rows: bytes, first: int = 0, *, consumer: int = 0, lease: int = 0, counts: dict[int, int] | None = None
+    rows: bytes,
+    first: int = 0,
+    *,
+    consumer: int = 0,
+    lease: int = 0,
+    counts: dict[int, int] | None = None,
+    receiver: object = None,
 ) -> list[Message]:
     """Rows as messages; `counts` says which delivery it is where it is not the first, by offset."""
 

@@ -31,21 +31,21 @@ ShoalError
 ├── RemoteError                              the callback that was to answer a request failed
 ├── StoreError                               a store cannot do what it was asked
 │   ├── StoreRefusedError (also ValueError)  the request makes no sense to it
+│   ├── StoreDeniedError (also PermissionError)  a token is missing or wrong, or it is another principal's
 │   ├── StoreLockedError                     another process has the directory
 │   ├── StoreCorruptError                    bytes that were durable are damaged
 │   ├── StoreFullError                       the disk has no room
 │   │   └── BacklogError                     a queue or a durable subscription has as much as it may
 │   ├── StoreFailedError                     an earlier write failed, and nobody knows what is on the disk
 │   ├── TrimmedError (also LookupError)      retention removed what was asked for
-│   ├── NoStoreError                         the domain has no store, and what was asked needs one
-│   ├── StoreAwayError (also TimeoutError)   the store did not answer in time
+│   ├── StoreUnavailableError (also ConnectionError, TimeoutError)  no store answers, or not in time
+│   │   └── NoStoreError                     the domain has no store, and what was asked needs one
+│   ├── HistoryError                         a store refused a question about its history
 │   ├── InUseError                           somebody else uses a client id, a durable subscription, a queue
 │   ├── DiffersError                         a subscription of that name asks for something else
 │   └── LeaseError                           a message was given to somebody else meanwhile
-├── HistoryError                             a store refused a question about its history
-│   └── StoreUnavailableError (also ConnectionError)  nobody answers there
 ├── DataLossError                            a query asks for history that is no longer there
-└── ExperimentError                          a benchmark came to no valid result
+└── ProcessFailedError                       a child process did not start, failed or did not end in time
 
 UndeliveredWarning (a RuntimeWarning)        members, or a store, lacked messages when a `with` block was left
 ```
@@ -57,17 +57,26 @@ import typing
 class ShoalError(Exception):
     """The root of all exceptions that Shoal raises on its own account."""
 
+    #: Of the message catalogue; `shoal explain` prints what it means.
+    id: typing.ClassVar[str] = "SHOAL-1000"
+
 
 class ConfigError(ShoalError, ValueError):
     """An option cannot work; the message names it and says what would be accepted."""
+
+    id = "SHOAL-1001"
 
 
 class InvalidTopicError(ShoalError, ValueError):
     """A text is not a valid topic, or not a valid pattern of topics."""
 
+    id = "SHOAL-1002"
+
 
 class MessageTooLongError(ShoalError, ValueError):
     """A message is longer than its bound, which the message names."""
+
+    id = "SHOAL-1003"
 
 
 class JMSError(ShoalError):
@@ -78,63 +87,93 @@ class JMSError(ShoalError):
             is its `__cause__`.
     """
 
+    id = "SHOAL-1010"
+
     error_code: str | None = None
 
 
 class MessageFormatError(JMSError, ValueError):
     """A received message cannot be read, or a value has a type that cannot stand or be read there."""
 
+    id = "SHOAL-1012"
+
 
 class NumberFormatError(ShoalError, ValueError):
     """A text was to be read as a number, and is none (Java's NumberFormatException)."""
+
+    id = "SHOAL-1004"
 
 
 class IllegalStateError(JMSError, RuntimeError):
     """What was asked cannot be done now, or not any more, such as anything with a closed session."""
 
+    id = "SHOAL-1013"
+
 
 class InvalidClientIDError(JMSError, ValueError):
     """A client id is in use by another connection, or cannot be one."""
+
+    id = "SHOAL-1014"
 
 
 class JMSSecurityError(JMSError, PermissionError):
     """A user name and password were refused."""
 
+    id = "SHOAL-1016"
+
 
 class MessageEOFError(JMSError, EOFError):
     """The end of a `BytesMessage` or `StreamMessage` was reached."""
+
+    id = "SHOAL-1017"
 
 
 class MessageNotReadableError(JMSError):
     """A message that is being written was to be read; `reset` makes it readable."""
 
+    id = "SHOAL-1018"
+
 
 class MessageNotWriteableError(JMSError):
     """A received message was to be changed; `clear_body` or `clear_properties` makes it writeable."""
+
+    id = "SHOAL-1019"
 
 
 class ResourceAllocationError(JMSError):
     """What a call needs cannot be had, such as a store that keeps persistent messages."""
 
+    id = "SHOAL-1020"
+
 
 class TransactionInProgressError(JMSError):
     """What was asked cannot be done within a transaction."""
+
+    id = "SHOAL-1021"
 
 
 class LinkError(ShoalError, OSError):
     """The network cannot be used; the message says what was tried."""
 
+    id = "SHOAL-1030"
+
 
 class LinkRefusedError(LinkError):
     """The other end of a link refuses us, or we do not trust it; trying again soon does not help."""
+
+    id = "SHOAL-1031"
 
 
 class ClosedError(ShoalError, ConnectionError):
     """The connection was closed by this program."""
 
+    id = "SHOAL-1032"
+
 
 class ForkedError(ShoalError, RuntimeError):
     """A connection, or what belongs to it, was made before a fork: connect in the process that uses it."""
+
+    id = "SHOAL-1033"
 
 
 class FullError(ShoalError, TimeoutError):
@@ -145,6 +184,8 @@ class FullError(ShoalError, TimeoutError):
             waiting for it.
     """
 
+    id = "SHOAL-1034"
+
     def __init__(self, message: str = "", in_callback: bool = False) -> None:
         super().__init__(message)
         self.in_callback = in_callback
@@ -153,9 +194,13 @@ class FullError(ShoalError, TimeoutError):
 class NoReplyError(ShoalError, TimeoutError):
     """Nobody answered a request in time."""
 
+    id = "SHOAL-1036"
+
 
 class NoRespondersError(NoReplyError):
     """Nobody will answer a request: nobody subscribes to its topic, or everybody who was asked has left."""
+
+    id = "SHOAL-1037"
 
 
 class RemoteError(ShoalError):
@@ -166,6 +211,8 @@ class RemoteError(ShoalError):
         message: its text.
         node: the node that was asked.
     """
+
+    id = "SHOAL-1038"
 
     def __init__(self, error: str, message: str, node: int) -> None:
         super().__init__(error, message, node)
@@ -184,25 +231,46 @@ class UndeliveredWarning(RuntimeWarning):
 class StoreError(ShoalError):
     """A store cannot do what it was asked; the message says what was tried."""
 
+    id = "SHOAL-1040"
+
+    #: The message that the store refused, if it was sent with a window and its sender did not wait for it.
+    message_id: str | None = None
+
+
+class StoreDeniedError(StoreError, PermissionError):
+    """A token is missing or wrong, what was asked for belongs to another principal, or the store is none."""
+
+    id = "SHOAL-1053"
+
 
 class StoreRefusedError(StoreError, ValueError):
     """What a store was asked makes no sense to it, such as a commit of a staging that does not exist."""
+
+    id = "SHOAL-1041"
 
 
 class StoreLockedError(StoreError):
     """Another process has the store's directory; the message names it."""
 
+    id = "SHOAL-1042"
+
 
 class StoreCorruptError(StoreError):
     """Bytes that were durable are damaged; the message names the file, the bytes and the offsets."""
+
+    id = "SHOAL-1043"
 
 
 class StoreFullError(StoreError):
     """The disk has no room for more messages. The store goes on by itself when there is some."""
 
+    id = "SHOAL-1044"
+
 
 class StoreFailedError(StoreError):
     """An earlier write or sync failed, and nobody knows what is on the disk: open the store again."""
+
+    id = "SHOAL-1046"
 
 
 class TrimmedError(StoreError, LookupError):
@@ -212,6 +280,8 @@ class TrimmedError(StoreError, LookupError):
         floor: the offset at which history begins.
     """
 
+    id = "SHOAL-1047"
+
     def __init__(self, message: str, floor: int) -> None:
         super().__init__(message)
         self.floor = floor
@@ -220,41 +290,61 @@ class TrimmedError(StoreError, LookupError):
 class BacklogError(StoreFullError):
     """A queue, or a durable subscription, has as much as it may (`backlog_max_bytes`)."""
 
+    id = "SHOAL-1045"
 
-class NoStoreError(StoreError):
+
+class StoreUnavailableError(StoreError, ConnectionError, TimeoutError):
+    """No store answers, or not in time. What was sent may be stored all the same, or later."""
+
+    id = "SHOAL-1049"
+
+
+class NoStoreError(StoreUnavailableError):
     """The domain has no store, and what was asked needs one; the message says how to start one."""
 
-
-class StoreAwayError(StoreError, TimeoutError):
-    """The store did not answer in time. What was sent may be stored all the same, or later."""
+    id = "SHOAL-1048"
 
 
 class InUseError(StoreError):
     """Somebody else uses it: a client id, a durable subscription, a queue; the message says who."""
 
+    id = "SHOAL-1050"
+
 
 class DiffersError(StoreError):
     """A subscription of that name asks for something else, and others use it."""
+
+    id = "SHOAL-1051"
 
 
 class InvalidDestinationError(JMSError, StoreError, LookupError):
     """There is no such queue, topic or subscription, or not any more, or it cannot be used so."""
 
+    id = "SHOAL-1015"
+
 
 class LeaseError(StoreError):
     """A message was given to somebody else, or will be: its lease is over."""
+
+    id = "SHOAL-1052"
 
 
 class TransactionRolledBackError(JMSError, StoreError):
     """A transaction was not committed: nothing of it was done, and what was received in it comes again."""
 
+    id = "SHOAL-1022"
+
 
 class DataLossError(ShoalError):
     """A query asks for history that is no longer there; the message names the range."""
 
+    id = "SHOAL-1062"
 
-class ExperimentError(ShoalError):
-    """A benchmark did not come to a valid result: something was lost, wrong or late."""
+
+class ProcessFailedError(ShoalError):
+    """A child process of `shoal.processes` did not start, failed, or did not end in time."""
+
+    id = "SHOAL-1070"
 
 
 class FlushError(ShoalError):
@@ -269,6 +359,8 @@ class FlushError(ShoalError):
         unstored: how many persistent messages no store has taken. If none, the store has all of them, and
             only members that are there now may lack something.
     """
+
+    id = "SHOAL-1035"
 
     def __init__(
         self, message: str, silent: tuple[int, ...] = (), unstored: int = 0, lost_by: tuple[int, ...] = ()
@@ -289,6 +381,8 @@ class InvalidSelectorError(JMSError, ValueError):
         caret: the text around the mistake, and under it a caret that points at it.
     """
 
+    id = "SHOAL-1011"
+
     def __init__(self, position: int, found: str, expected: str, caret: str) -> None:
         super().__init__(position, found, expected, caret)
         self.position = position
@@ -301,7 +395,7 @@ class InvalidSelectorError(JMSError, ValueError):
         return f"at position {self.position}: found {self.found}, expected {self.expected}\n{marked}"
 
 
-class HistoryError(ShoalError):
+class HistoryError(StoreError):
     """A store refused a question about its history, or rows to be written in.
 
     Attributes:
@@ -309,6 +403,8 @@ class HistoryError(ShoalError):
         sentence: what happened, in words.
         detail: what a program may want to know of it, such as `floor`.
     """
+
+    id = "SHOAL-1060"
 
     def __init__(self, code: str, sentence: str, detail: dict[str, typing.Any] | None = None) -> None:
         super().__init__(code, sentence, detail)
@@ -318,13 +414,3 @@ class HistoryError(ShoalError):
 
     def __str__(self) -> str:
         return self.sentence
-
-
-class StoreUnavailableError(HistoryError, ConnectionError):
-    """Nobody answers where the store should be, or the connection broke; asking again may help."""
-
-    def __init__(self, sentence: str) -> None:
-        super().__init__("UNAVAILABLE", sentence)
-
-    def __reduce__(self) -> tuple[typing.Any, ...]:
-        return type(self), (self.sentence,)

@@ -19,7 +19,7 @@ RECEIVE_WINDOW_BYTES = 1 << 20
 #: repair may still have been empty then.
 GROWTH_BYTES_MAX = 24 << 20
 #: What a visitor that does not read may say when it leaves, beside the names of members that were stopped.
-LOSSES = r"messages of .* lost here for good|\d+ more of (MessagesLost|MemberSlow) were not logged"
+LOSSES = r"SHOAL-210[12] Lost |SHOAL-2112 \d+ similar warnings suppressed \((MessagesLost|MemberSlow)\)"
 #: A member that a busy machine lets wait for less is not left behind; one that is stopped is.
 SLOW_AFTER_S = 2.0
 #: A member that says nothing for five of them is taken for dead.
@@ -118,7 +118,7 @@ class Soak:
     def warnings(self) -> str:
         """A pattern of what somebody may log: its own losses, and members that were stopped."""
         stopped = "|".join(map(str, sorted(self.troubled)))
-        told = f"member ({stopped}) (takes nothing any more|failed: nothing was heard of it)"
+        told = f"SHOAL-210[37] (Member|Lost contact with member) ({stopped}) "
         return rf"\A(({LOSSES}|{told}).*\n)*\Z"
 
     def stop_for_a_while(self) -> None:

@@ -17,8 +17,8 @@ from shoal.history import History, connect
 class StoreProgram:
     """`shoal store`, recording everything, with its history on a free port."""
 
-    def __init__(self, path: Path, domain: str, *options: str, token: str | None = None) -> None:
-        self.path, self.domain, self._options, self._token = path, domain, options, token
+    def __init__(self, path: Path, domain: str, *options: str) -> None:
+        self.path, self.domain, self._options = path, domain, options
         self.process: subprocess.Popen[str]
         self.start()
 
@@ -44,7 +44,7 @@ class StoreProgram:
             text=True,
         )
         self.endpoint = self._wait_for_endpoint()
-        self.history: History = connect(self.endpoint, token=self._token)
+        self.history: History = connect(self.endpoint)
 
     def _wait_for_endpoint(self) -> str:
         deadline = time.monotonic() + PATIENCE_S

@@ -257,6 +257,8 @@ async def main():
         waiting.answer()
         frozen.freeze()
         waiting.tell("go")
-        waiting.finish(30, says="" if what == "bus.close()" else "closed before every member had everything")
+        waiting.finish(
+            30, says="" if what == "bus.close()" else "closed before every member had every message"
+        )
     finally:
         waiting.kill()

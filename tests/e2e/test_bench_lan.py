@@ -7,9 +7,9 @@ import sys
 
 import pytest
 
-from shoal.bench import lab
-from shoal.bench.lab import Lab
-from shoal.errors import ExperimentError
+from shoal_bench import lab
+from shoal_bench.errors import ExperimentError
+from shoal_bench.lab import Lab
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="making network namespaces needs root")
 
@@ -24,7 +24,7 @@ def test_hosts_reach_each_other_by_multicast_and_nothing_is_left_behind() -> Non
 
 
 def test_what_a_killed_owner_left_is_taken_down_by_the_next() -> None:
-    script = "import os; from shoal.bench.lab import Lab\nwith Lab(2): os.kill(os.getpid(), 9)"
+    script = "import os; from shoal_bench.lab import Lab\nwith Lab(2): os.kill(os.getpid(), 9)"
     killed = subprocess.Popen([sys.executable, "-c", script])
     killed.wait(timeout=30)
     owner = f"{lab.PREFIX}{killed.pid}"

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from shoal.bench.peers import nats_server
+from shoal_bench.peers import nats_server
 
 pytestmark = pytest.mark.timeout(300)
 

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from shoal.bench.sharing import Flow
+from shoal_bench.sharing import Flow
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="making network namespaces needs root")
 

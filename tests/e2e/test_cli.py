@@ -140,7 +140,10 @@ def test_a_command_answers_and_so_does_its_failure(bus: shoal.Bus, domain: str) 
         bus.request("bad", timeout_s=60)
     status, output, errors = finish(answering)
     assert (status, output) == (0, "")
-    assert errors == "shoal reply: a callback failed on bad: the command failed: no such thing\n"
+    assert errors == (
+        "shoal reply: SHOAL-2111 error: A callback raised an exception on topic bad: "
+        "RuntimeError: the command failed: no such thing.\n"
+    )
 
 
 def test_many_answers_are_printed(bus: shoal.Bus, domain: str) -> None:

@@ -1,6 +1,7 @@
 """The demo as a user runs it."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -41,6 +42,9 @@ def test_all_parts_are_shown_and_verified_and_it_ends_by_itself(demo: "subproces
     assert "nothing lost" in shown.split(" 4. ")[1]
     assert "every job done" in shown
     assert "every message counted once" in shown
+    assert "Try next shoal sub" in shown
+    # Programs are killed on purpose: nothing that is logged of them alarms a reader.
+    assert not re.search("lose|slow|member|stopped", errors), errors
 
 
 def test_ctrl_c_leaves_no_process_behind(demo: "subprocess.Popen[str]") -> None:

@@ -53,7 +53,7 @@ def start(environment: dict[str, str]) -> Iterator[Start]:
 
 #: Said of a member that does not get to run for long on a busy machine, or whose goodbye was not heard, and
 #: of a listener that has all it wanted and is gone before the other end has closed.
-SLOW = re.compile(r"^(member \d+ takes nothing any more, |the link \S+ is tried again in ).*\n", re.MULTILINE)
+SLOW = re.compile(r"^SHOAL-(2107|2023) .*\n", re.MULTILINE)
 
 
 def finish(process: "subprocess.Popen[str]") -> str:

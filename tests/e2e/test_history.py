@@ -253,17 +253,6 @@ def test_a_staging_that_nobody_commits_expires(tmp_path: Path) -> None:
         assert refused.value.code == "NO-STAGING"
 
 
-def test_a_reader_with_another_token_learns_nothing(tmp_path: Path) -> None:
-    config = resolve(tmp_path / "data", flight="127.0.0.1:0", token="secret")
-    with Store(config, resolve_connection("inproc://", {})) as store:
-        assert store.endpoint is not None
-        with connect(store.endpoint, token="secret") as history:
-            assert history.info()["end"] == 0
-        with connect(store.endpoint, token="guess") as history, pytest.raises(HistoryError) as refused:
-            history.read()
-    assert refused.value.code == "DENIED"
-
-
 def test_the_command_looks_counts_and_exports(store: StoreProgram, bus: shoal.Bus, tmp_path: Path) -> None:
     began = store.history.info()["end"]
     publish(bus, 0, 100, "shown")

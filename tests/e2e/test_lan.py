@@ -264,7 +264,7 @@ def test_a_link_that_loses_and_delays_packets_loses_no_message(
     # The cable between the switch and the far host is replaced by the relay.
     laboratory.run("ip", "link", "set", far.port, "nomaster")
     laboratory.run("ip", "link", "set", near.port, "nomaster")
-    relay = Program(["-m", "shoal.bench.relay", near.port, far.port, str(loss), str(delay_s), str(seed)])
+    relay = Program(["-m", "shoal_bench.relay", near.port, far.port, str(loss), str(delay_s), str(seed)])
     try:
         assert relay.answer()["ready"]
         # Segmentation offload would put 64 KB through the relay at once, which no wire does.

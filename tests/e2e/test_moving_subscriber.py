@@ -11,7 +11,7 @@ import pytest
 from programs import PATIENCE_S
 
 import shoal
-from shoal.bench.store_process import StoreProcess
+from shoal.processes.store import StoreProcess
 
 Lan = Callable[..., shoal.Bus]
 

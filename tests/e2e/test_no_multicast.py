@@ -2,8 +2,12 @@
 
 import contextlib
 import json
+import os
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import lab
@@ -72,7 +76,7 @@ def test_programs_of_a_machine_hear_each_other_and_go_on_when_the_first_one_is_k
     first, reader, writer = (on(hosts[0]) for _ in range(3))
     reader.ask("subscribe", pattern="t/>")
     gets(reader, writer, source=0)
-    assert "multicast does not work here" in first.errors
+    assert "SHOAL-2002 No multicast" in first.errors
     assert "SHOAL_SEEDS=host:port" in first.errors
     first.kill()
     joined(reader, writer)
@@ -90,12 +94,15 @@ def test_programs_of_a_machine_with_nothing_but_loopback_meet_and_say_so(
     reader.ask("subscribe", pattern="t/>")
     gets(reader, writer, source=0)
     for program in (reader, writer):
-        assert program.errors.count("multicast does not work here") == 1
+        assert program.errors.count("SHOAL-2002") == 1
         assert "only lo can do it" in program.errors
-        assert "meet at tcp://127.0.0.1:7474; to reach others set SHOAL_SEEDS=host:port" in program.errors
+        assert (
+            "using TCP on this machine (tcp://127.0.0.1:7474). To reach other hosts, set SHOAL_SEEDS"
+            in program.errors
+        )
     asked = on(host, url="norm://?interface=lo", router=True)
     assert asked.ask("node")["link"]["interface"] == "lo"
-    assert "multicast does not work here" not in asked.errors
+    assert "SHOAL-2002" not in asked.errors
 
 
 def test_seeds_lead_to_other_machines(hosts: list[lab.Host], on: Callable[..., Program]) -> None:
@@ -105,3 +112,30 @@ def test_seeds_lead_to_other_machines(hosts: list[lab.Host], on: Callable[..., P
     reader.ask("subscribe", pattern="t/>")
     gets(reader, writer, source=0)
     assert f"connecting by TCP to the seeds tcp://{there.address}:7474" in reader.errors
+
+
+#: A machine with nothing but loopback: a store, or a program that is one, and a program that uses it.
+OFFLINE = """
+import json, subprocess, sys, time, shoal
+data, beside = sys.argv[1:]
+program = "import sys, time, shoal; bus = shoal.connect(store=sys.argv[1]); time.sleep(600)"
+command = ["-c", program, data] if beside == "beside" else ["-m", "shoal.cli", "store", "--data", data]
+store = subprocess.Popen([sys.executable, *command], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+try:
+    with shoal.connect() as bus, shoal.connect() as other:
+        bus.queue("jobs").send("x", timeout_s=60)
+        print(json.dumps({"received": other.queue("jobs").receive(60).body}))
+finally:
+    store.kill()
+    store.wait()
+"""
+
+
+@pytest.mark.parametrize("beside", ["beside", "alone"])
+def test_a_store_and_programs_of_a_machine_meet_on_loopback_alone(tmp_path: Path, beside: str) -> None:
+    inside = ["unshare", "--net", "sh", "-c", 'ip link set lo up && exec "$@"', "sh"]
+    command = [*inside, sys.executable, "-c", OFFLINE, str(tmp_path / "data"), beside]
+    env = {**os.environ, "SHOAL_URL": "", "SHOAL_DOMAIN": "", "SHOAL_SEEDS": ""}
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=150, check=False, env=env)
+    assert ended.returncode == 0, ended.stderr
+    assert json.loads(ended.stdout) == {"received": "x"}

@@ -11,8 +11,8 @@ from typer.testing import CliRunner
 
 import shoal
 from shoal import history
-from shoal.bench.store_process import StoreProcess
 from shoal.cli.app import app
+from shoal.processes.store import StoreProcess
 
 
 @pytest.fixture(scope="module")

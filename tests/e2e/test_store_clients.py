@@ -13,8 +13,8 @@ import pytest
 from programs import PATIENCE_S
 
 import shoal
-from shoal.bench.store_process import StoreProcess
 from shoal.bus import store_channel
+from shoal.processes.store import StoreProcess
 
 
 def until(true: Callable[[], bool], patience_s: float = PATIENCE_S) -> None:
@@ -190,6 +190,6 @@ def test_nobody_has_queues_in_memory_while_somebody_may_be_a_store(monkeypatch: 
     domain = f"inproc://{secrets.token_hex(8)}"
     with shoal.connect(domain) as other, shoal.connect(domain) as bus:
         # As a store does that has not answered yet.
-        with other.subscribe("_store/who"), pytest.raises(shoal.StoreAwayError):
+        with other.subscribe("_store/who"), pytest.raises(shoal.StoreUnavailableError):
             bus.queue("jobs").send("light", persistent=False, timeout_s=0.3)
         bus.queue("jobs").send("light", persistent=False, timeout_s=PATIENCE_S)

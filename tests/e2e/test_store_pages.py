@@ -16,7 +16,7 @@ from programs import PATIENCE_S
 from store_program import StoreProgram
 
 import shoal
-from shoal.bench.store_process import StoreProcess
+from shoal.processes.store import StoreProcess
 
 ROOT = Path(__file__).parents[2]
 

@@ -13,8 +13,8 @@ from programs import PATIENCE_S
 import shoal
 import shoal.bus.store_session
 import shoal.store.machine
-from shoal.bench.norm import free_port
-from shoal.bench.store_process import StoreProcess
+from shoal.processes.store import StoreProcess
+from shoal_bench.norm import free_port
 
 HOLDER = """
 import sys, time, shoal

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 from programs import Failure, Peer
 
-from shoal.bench.daemon_process import DaemonProcess
-from shoal.bench.tunnel_lab import FAR, FAR_PROGRAM, NEAR, NEAR_PROGRAM, WAN, TunnelLab
-from shoal.bench.tunnel_lab import Path as Between
+from shoal.processes.daemon import DaemonProcess
+from shoal_bench.tunnel_lab import FAR, FAR_PROGRAM, NEAR, NEAR_PROGRAM, WAN, TunnelLab
+from shoal_bench.tunnel_lab import Path as Between
 
 EXAMPLES = Path(__file__).parents[2] / "examples/daemon"
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root")

@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from shoal.bench.lab import Lab
-from shoal.bench.workers import Worker
+from shoal.processes.worker import Worker
+from shoal_bench.lab import Lab
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="making network namespaces needs root")
 
-SIDES = "shoal.bench.norm_sides"
+SIDES = "shoal_bench.norm_sides"
 BYTES = 10_000_000
 
 

@@ -5,7 +5,7 @@ import socket
 
 import pytest
 
-from shoal.bench.peers import libnorm
+from shoal_bench.peers import libnorm
 
 
 @pytest.fixture(autouse=True)

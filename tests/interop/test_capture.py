@@ -5,7 +5,7 @@ import socket
 import pytest
 from capture import capture
 
-from shoal.bench.peers.libnorm import EventType, FlushMode, Instance, Stream
+from shoal_bench.peers.libnorm import EventType, FlushMode, Instance, Stream
 
 GROUP = "239.192.74.202"
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from shoal.bench.peers import libnorm
-from shoal.bench.peers.libnorm import EventType, FlushMode, Instance, Session, Stream, SyncPolicy
+from shoal_bench.peers import libnorm
+from shoal_bench.peers.libnorm import EventType, FlushMode, Instance, Session, Stream, SyncPolicy
 
 GROUP = "239.192.74.200"
 SENDER, RECEIVER = 1, 2
@@ -145,7 +145,7 @@ def test_a_closed_session_says_so_instead_of_crashing(free_udp_port: int) -> Non
 
 def test_a_missing_library_names_the_package_to_install() -> None:
     script = (
-        "from shoal.bench.peers.libnorm import abi\n"
+        "from shoal_bench.peers.libnorm import abi\n"
         "abi.SONAME = 'libnorm-that-is-not-there.so'\n"
         "try:\n    abi.load()\nexcept abi.LibnormError as error:\n    print(error)\n"
     )

@@ -10,7 +10,7 @@ TOTAL_BYTES = 20_000_000
 
 
 def start(side: str, port: int, *options: str) -> "subprocess.Popen[str]":
-    command = [sys.executable, "-m", "shoal.bench.peers.libnorm", side]
+    command = [sys.executable, "-m", "shoal_bench.peers.libnorm", side]
     command += ["--port", str(port), "--total-bytes", str(TOTAL_BYTES), "--timeout-s", "60", *options]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 

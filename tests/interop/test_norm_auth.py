@@ -13,7 +13,7 @@ from test_norm_streams import (
     wait_for,
 )
 
-from shoal.bench.peers.libnorm import Instance
+from shoal_bench.peers.libnorm import Instance
 
 COUNT = 300
 OPTIONAL, REQUIRED = (b"trading desk", False), (b"trading desk", True)

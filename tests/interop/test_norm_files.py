@@ -6,7 +6,7 @@ import sys
 import time
 from pathlib import Path
 
-from shoal.bench.peers.libnorm import EventType, File, Instance, SyncPolicy
+from shoal_bench.peers.libnorm import EventType, File, Instance, SyncPolicy
 
 SHOAL = [sys.executable, "-m", "shoal.cli", "norm"]
 GROUP = "239.192.74.213"

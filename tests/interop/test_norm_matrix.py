@@ -18,7 +18,7 @@ import pytest
 from framing import FrameSplitter, frame
 
 from shoal._core import NormLink
-from shoal.bench.peers.libnorm import (
+from shoal_bench.peers.libnorm import (
     Data,
     EventType,
     File,

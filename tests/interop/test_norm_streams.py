@@ -7,7 +7,7 @@ import pytest
 from framing import FrameSplitter, frame, random_bodies
 
 from shoal._core import NormLink
-from shoal.bench.peers.libnorm import EventType, FlushMode, Instance, Session, Stream, SyncPolicy
+from shoal_bench.peers.libnorm import EventType, FlushMode, Instance, Session, Stream, SyncPolicy
 
 GROUP = "239.192.74.202"
 SHOAL, LIBNORM, OTHER_SHOAL, OTHER_LIBNORM = 11, 21, 12, 22

@@ -9,7 +9,7 @@ from framing import FrameSplitter, frame, random_bodies
 
 from shoal import errors
 from shoal._core import NormLink
-from shoal.bench.peers.libnorm import FlushMode, Instance, Session, Stream, SyncPolicy
+from shoal_bench.peers.libnorm import FlushMode, Instance, Session, Stream, SyncPolicy
 
 HERE, THERE = "127.0.0.1", "127.0.0.2"
 SHOAL, OTHER = 11, 21

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from shoal._core import ReedSolomon
-from shoal.bench.peers.libnorm import FlushMode, Instance, Session
+from shoal_bench.peers.libnorm import FlushMode, Instance, Session
 
 GROUP = "239.192.74.205"
 NORM_DATA, NORM_CMD, CMD_FLUSH = 2, 3, 1

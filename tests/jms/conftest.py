@@ -77,7 +77,7 @@ class World:
         consumer = receiver.create_consumer(topic, selector)
         self.wait(topic.name)
         sender._session.create_producer(topic).send(message, **producer)
-        arrived = consumer.receive(PATIENCE_S)
+        arrived = consumer.receive(timeout_s=PATIENCE_S)
         assert arrived is not None
         return arrived
 

@@ -14,7 +14,7 @@ def main(what: str, domain: str) -> None:
     factory = jms.ConnectionFactory("norm://", domain=domain, interface="lo")
     mode = jms.Session.CLIENT_ACKNOWLEDGE if "acknowledge" in what else jms.Session.SESSION_TRANSACTED
     context = factory.create_context(mode)
-    message = context.create_consumer(jms.Queue("orders")).receive(PATIENCE_S)
+    message = context.create_consumer(jms.Queue("orders")).receive(timeout_s=PATIENCE_S)
     assert message is not None
     if what == "after-acknowledge":
         message.acknowledge()

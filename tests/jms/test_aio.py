@@ -39,7 +39,7 @@ def stored(factory: jms.ConnectionFactory) -> aio.ConnectionFactory:
 
 
 async def bodies(consumer: aio.MessageConsumer, count: int) -> list[object]:
-    found = [await consumer.receive(PATIENCE_S) for _ in range(count)]
+    found = [await consumer.receive(timeout_s=PATIENCE_S) for _ in range(count)]
     return [message.body for message in found if message is not None]
 
 
@@ -94,7 +94,7 @@ class TestTheSameSurface:
                     message = session.create_text_message(region)
                     message.set_string_property("region", region)
                     await session.create_producer(X).send(message)
-                arrived = await consumer.receive(PATIENCE_S)
+                arrived = await consumer.receive(timeout_s=PATIENCE_S)
                 assert arrived is not None
                 assert (arrived.body, arrived.jms_destination) == ("EU", X)
                 assert await consumer.receive_no_wait() is None
@@ -103,7 +103,7 @@ class TestTheSameSurface:
             async with await plain.create_context() as context:
                 consumer = await context.create_consumer(X)
                 await context.create_producer().set_property("region", "EU").send(X, {"bid": 10.25})
-                assert await consumer.receive_body(dict, PATIENCE_S) == {"bid": 10.25}
+                assert await consumer.receive_body(dict, timeout_s=PATIENCE_S) == {"bid": 10.25}
 
         run(classic())
         run(simplified())
@@ -135,7 +135,12 @@ class TestTheSameSurface:
             consumer, producer = await context.create_consumer(X), context.create_producer()
             await context.close()
             await context.close()
-            for refused in (consumer.receive(0), producer.send(X, "x"), context.commit(), context.recover()):
+            for refused in (
+                consumer.receive(timeout_s=0),
+                producer.send(X, "x"),
+                context.commit(),
+                context.recover(),
+            ):
                 with pytest.raises(jms.IllegalStateError, match="closed"):
                     await refused
 
@@ -148,7 +153,7 @@ class TestTheSameSurface:
 
                 def elsewhere() -> None:
                     with pytest.raises(RuntimeError, match="another event loop"):
-                        asyncio.run(consumer.receive(0))
+                        asyncio.run(consumer.receive(timeout_s=0))
 
                 await asyncio.to_thread(elsewhere)
 
@@ -181,7 +186,7 @@ class TestCancelling:
                     await context.create_producer().send(ORDERS, number)
                 turns = 0
                 while len(heard) < 20:
-                    waiting = asyncio.ensure_future(consumer.receive(PATIENCE_S))
+                    waiting = asyncio.ensure_future(consumer.receive(timeout_s=PATIENCE_S))
                     # Each time somewhere else: before the message is taken, and while it is acknowledged.
                     for _ in range(turns % 4):
                         await asyncio.sleep(0)
@@ -192,9 +197,9 @@ class TestCancelling:
                     if not waiting.cancelled():
                         heard.append(waiting.result().body)
                 assert heard == list(range(20))
-                assert await consumer.receive(0.2) is None
+                assert await consumer.receive(timeout_s=0.2) is None
             async with await stored.create_context() as context:
-                assert await (await context.create_consumer(ORDERS)).receive(0.2) is None
+                assert await (await context.create_consumer(ORDERS)).receive(timeout_s=0.2) is None
 
         run(main())
 
@@ -209,7 +214,7 @@ class TestCancelling:
                 consumer = await context.create_consumer(ORDERS)
                 heard = await bodies(consumer, before)
                 await here(consumer, 1)
-                waiting = asyncio.ensure_future(consumer.receive(PATIENCE_S))
+                waiting = asyncio.ensure_future(consumer.receive(timeout_s=PATIENCE_S))
                 for _ in range(turns):
                     await asyncio.sleep(0)
                 waiting.cancel()
@@ -221,7 +226,7 @@ class TestCancelling:
                 else:
                     heard.append(waiting.result().body)
                     assert heard == list(range(before + 1))
-                assert await consumer.receive(0.2) is None
+                assert await consumer.receive(timeout_s=0.2) is None
 
         run(main())
 
@@ -247,8 +252,8 @@ class TestCancelling:
                 asking = asyncio.ensure_future(getattr(context, asked)())
                 await asyncio.sleep(0)
                 asking.cancel()
-                assert await consumer.receive(0) is None
-                receiving = asyncio.ensure_future(consumer.receive(PATIENCE_S))
+                assert await consumer.receive(timeout_s=0) is None
+                receiving = asyncio.ensure_future(consumer.receive(timeout_s=PATIENCE_S))
                 for _ in range(10):
                     await asyncio.sleep(0)
                 assert not receiving.done()
@@ -259,7 +264,7 @@ class TestCancelling:
                 assert [message.body, *await bodies(consumer, len(rest) - 1)] == rest
                 await (context.commit() if mode == TRANSACTED else context.acknowledge())
             async with await stored.create_context() as context:
-                assert await (await context.create_consumer(ORDERS)).receive(0.2) is None
+                assert await (await context.create_consumer(ORDERS)).receive(timeout_s=0.2) is None
 
         run(main())
 
@@ -272,7 +277,7 @@ class TestCancelling:
             closing.cancel()
             # It may be closed already.
             with contextlib.suppress(jms.IllegalStateError):
-                assert await consumer.receive(PATIENCE_S) is None
+                assert await consumer.receive(timeout_s=PATIENCE_S) is None
             while context._session._session._closed is False:
                 await asyncio.sleep(0.001)
 
@@ -408,7 +413,7 @@ class TestListeners:
                 consumer = await context.create_consumer(X)
                 consumer.message_listener = lambda message: None
                 with pytest.raises(jms.IllegalStateError, match="listener"):
-                    await consumer.receive(0)
+                    await consumer.receive(timeout_s=0)
 
         run(main())
 
@@ -419,17 +424,17 @@ class TestStores:
             async with await stored.create_context(CLIENT) as context:
                 await context.create_producer().send(ORDERS, "1")
                 consumer = await context.create_consumer(ORDERS)
-                message = await consumer.receive(PATIENCE_S)
+                message = await consumer.receive(timeout_s=PATIENCE_S)
                 assert message is not None
                 with pytest.raises(jms.IllegalStateError, match="the session acknowledges"):
                     message.acknowledge()
                 await context.recover()
-                again = await consumer.receive(PATIENCE_S)
+                again = await consumer.receive(timeout_s=PATIENCE_S)
                 assert again is not None
                 assert again.jms_redelivered
                 await context.acknowledge()
                 await context.recover()
-                assert await consumer.receive(0.2) is None
+                assert await consumer.receive(timeout_s=0.2) is None
 
         run(main())
 
@@ -445,7 +450,7 @@ class TestStores:
                 await context.commit()
                 consumer = await other.create_consumer(ORDERS)
                 assert await bodies(consumer, 1) == ["once"]
-                assert await consumer.receive(0.2) is None
+                assert await consumer.receive(timeout_s=0.2) is None
 
         run(main())
 
@@ -524,9 +529,9 @@ class TestStores:
                     async with kind(connection.create_session(), where) as requestor:
                         session = connection.create_session()
                         asking = asyncio.ensure_future(
-                            requestor.request(session.create_text_message("who"), PATIENCE_S)
+                            requestor.request(session.create_text_message("who"), timeout_s=PATIENCE_S)
                         )
-                        question = await questions.receive(PATIENCE_S)
+                        question = await questions.receive(timeout_s=PATIENCE_S)
                         assert question is not None
                         await answer(question)
                         reply = await asking
@@ -556,7 +561,7 @@ def test_a_publisher_that_is_held_back_leaves_the_loop_free(url: str) -> None:
                 await asyncio.sleep(0.001)
                 turns += 1
             for number in range(count):
-                message = await consumer.receive(PATIENCE_S)
+                message = await consumer.receive(timeout_s=PATIENCE_S)
                 assert message is not None
                 assert message.body[:4] == number.to_bytes(4, "big")
             await sending

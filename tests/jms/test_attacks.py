@@ -45,7 +45,7 @@ def test_a_hundred_connections_are_one_node_and_each_gets_everything(url: str) -
     assert [each._connection.number for each in contexts] == list(range(1, 101))
     consumers = [each.create_consumer(X) for each in contexts]
     contexts[0].create_producer().send(X, "all")
-    assert all(consumer.receive_body(str, PATIENCE_S) == "all" for consumer in consumers)
+    assert all(consumer.receive_body(str, timeout_s=PATIENCE_S) == "all" for consumer in consumers)
     for each in contexts:
         each.close()
     until(lambda: threading.active_count() <= before + 1)
@@ -70,7 +70,7 @@ def test_closing_anything_while_everything_runs_ends_all_of_it(url: str, seed: i
             sender.create_producer().send(X, "x" * 100)
 
     def receive(consumer: jms.MessageConsumer) -> None:
-        while consumer.receive(PATIENCE_S) is not None:
+        while consumer.receive(timeout_s=PATIENCE_S) is not None:
             if consumer._session.transacted:
                 consumer._session.commit()
 
@@ -141,7 +141,7 @@ def test_two_hundred_tasks_that_are_cancelled_lose_nothing(url: str) -> None:
                 while (message := await consumer.receive_no_wait()) is not None:
                     heard.append(message.body)
             while len(heard) < 200:
-                message = await consumer.receive(PATIENCE_S)
+                message = await consumer.receive(timeout_s=PATIENCE_S)
                 assert message is not None
                 heard.append(message.body)
             assert heard == list(range(200))
@@ -177,6 +177,6 @@ def test_names_that_cannot_be_sent_are_refused_and_harm_nobody_else(tmp_path: Pa
         with pytest.raises(shoal.ShoalError, match="1 to 255 characters"):
             context.create_shared_durable_consumer(X, bad)
         other.create_producer().send(ORDERS, "1")
-        message = other.create_consumer(ORDERS).receive(PATIENCE_S)
+        message = other.create_consumer(ORDERS).receive(timeout_s=PATIENCE_S)
         assert message is not None
         assert message.body == "1"

@@ -59,7 +59,7 @@ class TestHeaders:
         world.wait("x")
         message = jms.Message()
         world.sender().create_producer().set_disable_message_id(True).send(jms.Topic("x"), message)
-        arrived = consumer.receive(PATIENCE_S)
+        arrived = consumer.receive(timeout_s=PATIENCE_S)
         assert arrived is not None
         assert arrived.jms_message_id == message.jms_message_id is not None
 
@@ -129,7 +129,7 @@ class TestHeaders:
         producer = sender.create_producer().set_disable_message_timestamp(True).set_disable_message_id(True)
         producer.send(topic, "without")
         producer.set_time_to_live_s(60).send(topic, "with")
-        without, with_life = consumer.receive(PATIENCE_S), consumer.receive(PATIENCE_S)
+        without, with_life = consumer.receive(timeout_s=PATIENCE_S), consumer.receive(timeout_s=PATIENCE_S)
         assert without is not None
         assert without.jms_timestamp == 0
         assert with_life is not None
@@ -512,14 +512,14 @@ class TestSendingAgain:
         world.wait("questions")
         question = asking.create_text_message("?")
         asking.create_producer().set_jms_reply_to(back).send(questions, question)
-        heard = served.receive(PATIENCE_S)
+        heard = served.receive(timeout_s=PATIENCE_S)
         assert heard is not None
         assert isinstance(heard.jms_reply_to, jms.TemporaryTopic)
         reply = answering.create_text_message("!")
         reply.jms_correlation_id = heard.jms_message_id
         assert world.receiving.wait_for_subscribers(back.name, 1, PATIENCE_S)
         answering.create_producer().send(heard.jms_reply_to, reply)
-        answer = answers.receive(PATIENCE_S)
+        answer = answers.receive(timeout_s=PATIENCE_S)
         assert answer is not None
         assert answer.jms_correlation_id == question.jms_message_id
 

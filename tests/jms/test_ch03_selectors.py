@@ -70,7 +70,7 @@ def test_the_examples_of_the_specification_choose_as_it_says(world: World, is_tr
     producer = world.sender().create_producer().set_priority(7)
     producer.send(jms.Topic("x"), message).send(jms.Topic("x"), last)
     for selector, consumer in consumers.items():
-        assert consumer.receive_body(str, PATIENCE_S) == ("first" if is_true else "last"), selector
+        assert consumer.receive_body(str, timeout_s=PATIENCE_S) == ("first" if is_true else "last"), selector
 
 
 @pytest.mark.parametrize(

@@ -165,14 +165,14 @@ class TestWhoseTheyAre:
         sent.set_int_property("kept", 1)
         sent.jms_type = "kept"
         world.sender().create_producer().send(jms.Topic("x"), sent)
-        first = consumer.receive(PATIENCE_S)
+        first = consumer.receive(timeout_s=PATIENCE_S)
         assert isinstance(first, jms.ObjectMessage)
         first.object["list"].append(2)
         first.clear_properties()
         first.set_int_property("changed", 1)
         first.jms_type = "changed"
         receiver.recover()
-        again = consumer.receive(PATIENCE_S)
+        again = consumer.receive(timeout_s=PATIENCE_S)
         assert again is not None
         assert (again.body, again.jms_type) == ({"list": [1]}, "kept")
         assert again.properties == {"kept": 1, "JMSXDeliveryCount": 2}
@@ -235,7 +235,7 @@ class TestWhoseTheyAre:
         message.clear_body()
         message.clear_properties()
         for number in (1, 2):
-            arrived = consumer.receive(PATIENCE_S)
+            arrived = consumer.receive(timeout_s=PATIENCE_S)
             assert isinstance(arrived, jms.MapMessage)
             assert arrived.get_int("x") == arrived.get_int_property("x") == number
 

@@ -22,7 +22,7 @@ CLIENT, TRANSACTED = jms.Session.CLIENT_ACKNOWLEDGE, jms.Session.SESSION_TRANSAC
 
 
 def bodies(consumer: jms.JMSConsumer, count: int) -> list[object]:
-    found = [consumer.receive(PATIENCE_S) for _ in range(count)]
+    found = [consumer.receive(timeout_s=PATIENCE_S) for _ in range(count)]
     return [message.body for message in found if message is not None]
 
 
@@ -51,12 +51,12 @@ class TestQueues:
             consumer = context.create_consumer(ORDERS)
             assert bodies(consumer, 2) == ["1", "2"]
             context.recover()
-            again = [consumer.receive(PATIENCE_S) for _ in range(2)]
+            again = [consumer.receive(timeout_s=PATIENCE_S) for _ in range(2)]
             assert [(each.body, each.jms_redelivered) for each in again if each] == [("1", True), ("2", True)]
             assert [each.get_int_property("JMSXDeliveryCount") for each in again if each] == [2, 2]
             context.acknowledge()
             context.recover()
-            assert consumer.receive(0.2) is None
+            assert consumer.receive(timeout_s=0.2) is None
 
     def test_what_a_closed_session_did_not_acknowledge_goes_to_the_next(
         self, factory: jms.ConnectionFactory
@@ -65,7 +65,7 @@ class TestQueues:
             context.create_producer().send(ORDERS, "1")
             assert bodies(context.create_consumer(ORDERS), 1) == ["1"]
         with factory.create_context() as context:
-            message = context.create_consumer(ORDERS).receive(PATIENCE_S)
+            message = context.create_consumer(ORDERS).receive(timeout_s=PATIENCE_S)
             assert message is not None
             assert message.jms_redelivered
 
@@ -81,7 +81,7 @@ class TestQueues:
         for number in range(12):
             with factory.create_context(mode) as context:
                 with context.create_consumer(ORDERS) as consumer:
-                    message = consumer.receive(PATIENCE_S)
+                    message = consumer.receive(timeout_s=PATIENCE_S)
                     assert message is not None
                     assert (message.body, message.jms_redelivered) == (str(number), False)
                 if mode is CLIENT:
@@ -104,7 +104,7 @@ class TestQueues:
         queue = bus.queue("arrays")
         queue.send({"n": numpy.arange(3)}, timeout_s=PATIENCE_S)
         queue.send([numpy.arange(2)], timeout_s=PATIENCE_S)
-        first, second = queue.receive(PATIENCE_S), queue.receive(PATIENCE_S)
+        first, second = queue.receive(timeout_s=PATIENCE_S), queue.receive(timeout_s=PATIENCE_S)
         assert first is not None
         assert second is not None
         assert first.body["n"].tolist() == [0, 1, 2]
@@ -128,7 +128,7 @@ class TestQueues:
             monkeypatch.setattr(StoreFeed, "acknowledge", fail)
             if isinstance(failure, KeyboardInterrupt):
                 with pytest.raises(KeyboardInterrupt):
-                    consumer.receive(PATIENCE_S)
+                    consumer.receive(timeout_s=PATIENCE_S)
             assert bodies(consumer, 2) == ["1", "2"]
 
     def test_a_selector_leaves_the_others_in_the_queue(self, factory: jms.ConnectionFactory) -> None:
@@ -229,12 +229,12 @@ class TestTransactions:
             heard = other.create_consumer(X)
             assert bodies(context.create_consumer(ORDERS), 1) == ["order"]
             context.create_producer().send(done, "done").send(X, "told")
-            assert heard.receive(0.2) is None
+            assert heard.receive(timeout_s=0.2) is None
             context.commit()
             assert bodies(heard, 1) == ["told"]
             assert bodies(other.create_consumer(done), 1) == ["done"]
         with factory.create_context() as again:
-            assert again.create_consumer(ORDERS).receive(0.2) is None
+            assert again.create_consumer(ORDERS).receive(timeout_s=0.2) is None
 
     def test_after_a_rollback_a_commit_of_acknowledgements_alone_leaves_no_hole(
         self, factory: jms.ConnectionFactory
@@ -260,12 +260,12 @@ class TestTransactions:
             assert bodies(consumer, 1) == ["order"]
             context.create_producer().send(done, "never")
             context.rollback()
-            message = consumer.receive(PATIENCE_S)
+            message = consumer.receive(timeout_s=PATIENCE_S)
             assert message is not None
             assert message.jms_redelivered
             context.commit()
         with factory.create_context() as other:
-            assert other.create_consumer(done).receive(0.2) is None
+            assert other.create_consumer(done).receive(timeout_s=0.2) is None
 
 
 def test_a_persistent_send_is_completed_when_the_store_has_it(factory: jms.ConnectionFactory) -> None:
@@ -303,7 +303,7 @@ class TestClosedConsumers:
             assert bodies(first, 2) == ["0", "1"]
             first.close()
             second = context.create_consumer(ORDERS)
-            found = [second.receive(PATIENCE_S) for _ in range(4)]
+            found = [second.receive(timeout_s=PATIENCE_S) for _ in range(4)]
             assert [each and each.body for each in found] == ["2", "3", "4", "5"]
             assert [each and each.jms_redelivered for each in found] == [False] * 4
             assert [each and each.get_int_property("JMSXDeliveryCount") for each in found] == [1] * 4
@@ -330,7 +330,7 @@ class TestClosedConsumers:
             assert bodies(consumer, 1) == ["1"]
             consumer.close()
             context.rollback()
-            found = [context.create_consumer(ORDERS).receive(PATIENCE_S)]
+            found = [context.create_consumer(ORDERS).receive(timeout_s=PATIENCE_S)]
             assert [(each.body, each.jms_redelivered) for each in found if each] == [("1", True)]
 
 
@@ -353,7 +353,7 @@ class TestGivingUp:
             else:
                 context.create_durable_consumer(X, "ticker").message_listener = fail
             other.create_producer().send(ORDERS if kind == "queue" else X, "precious")
-            letter = other.create_consumer(jms.Queue("dead-letters")).receive(PATIENCE_S)
+            letter = other.create_consumer(jms.Queue("dead-letters")).receive(timeout_s=PATIENCE_S)
             assert letter is not None
             assert (letter.body, letter.get_string_property("shoal_reason")) == ("precious", "given up")
             assert counts == [1, 2, 3]
@@ -363,7 +363,7 @@ class TestGivingUp:
                 if kind == "queue"
                 else context.create_durable_consumer(X, "ticker")
             )
-            assert consumer.receive(0.2) is None
+            assert consumer.receive(timeout_s=0.2) is None
 
     def test_a_listener_of_the_dead_letters_gets_it_again(self, bus: shoal.Bus) -> None:
         letters, counts = jms.Queue("dead-letters"), []
@@ -394,7 +394,7 @@ class TestGivingUp:
                 context.create_consumer(ORDERS).message_listener = fail_once
                 until(lambda: len(heard) == 3)
             assert heard == [("good", False), ("bad", False), ("bad", True)]
-            assert sender.create_consumer(ORDERS).receive(0.2) is None
+            assert sender.create_consumer(ORDERS).receive(timeout_s=0.2) is None
 
 
 class TestSendsUnderWay:

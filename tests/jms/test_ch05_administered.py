@@ -126,7 +126,7 @@ def test_threads_share_factories_and_destinations(url: str) -> None:
         threads = [threading.Thread(target=send, args=(number,)) for number in range(8)]
         for thread in threads:
             thread.start()
-        found = {consumer.receive_body(str, PATIENCE_S) for _ in threads}
+        found = {consumer.receive_body(str, timeout_s=PATIENCE_S) for _ in threads}
         for thread in threads:
             thread.join(PATIENCE_S)
         assert found == {str(number) for number in range(8)}

@@ -33,7 +33,7 @@ def test_receive_acknowledges_before_it_returns(
     with factory.create_context() as context:
         context.create_producer().send(ORDERS, "1").send(ORDERS, "2")
         consumer = context.create_consumer(ORDERS)
-        assert consumer.receive_body(str, PATIENCE_S) == "1"
+        assert consumer.receive_body(str, timeout_s=PATIENCE_S) == "1"
         assert acknowledged == ["1"]
 
 
@@ -59,11 +59,11 @@ def test_a_commit_that_the_store_refuses_did_nothing_and_says_so(bus: shoal.Bus)
         producer = context.create_producer().send(ORDERS, "order")
         context.commit()
         consumer = context.create_consumer(ORDERS)
-        assert consumer.receive_body(str, PATIENCE_S) == "order"
+        assert consumer.receive_body(str, timeout_s=PATIENCE_S) == "order"
         producer.send(full, "x" * 2000)
         with pytest.raises(jms.TransactionRolledBackError):
             context.commit()
-        again = consumer.receive(PATIENCE_S)
+        again = consumer.receive(timeout_s=PATIENCE_S)
         assert again is not None
         assert (again.body, again.jms_redelivered) == ("order", True)
         # The next transaction has begun.

@@ -47,7 +47,7 @@ class TestSharing:
     def test_one_that_nobody_has_any_more_gives_its_node_back(self, url: str) -> None:
         made = [factory(url).create_connection()]
         bus = made[0]._node.bus
-        with pytest.warns(ResourceWarning, match="unclosed"):
+        with pytest.warns(ResourceWarning, match="was not closed"):
             made.clear()
         assert bus.closed
 
@@ -142,9 +142,11 @@ class TestStartAndStop:
         producer = world.sender().create_producer()
         for number in range(3):
             producer.send(jms.Topic("x"), str(number))
-        assert consumer.receive(0.05) is None
+        assert consumer.receive(timeout_s=0.05) is None
         connection.start()
-        assert [message.body for message in (consumer.receive(PATIENCE_S) for _ in range(3)) if message] == [
+        assert [
+            message.body for message in (consumer.receive(timeout_s=PATIENCE_S) for _ in range(3)) if message
+        ] == [
             "0",
             "1",
             "2",
@@ -157,7 +159,7 @@ class TestStartAndStop:
         sender = world.sender()
         sender.stop()
         sender.create_producer().send(jms.Topic("x"), "sent")
-        assert consumer.receive_body(str, PATIENCE_S) == "sent"
+        assert consumer.receive_body(str, timeout_s=PATIENCE_S) == "sent"
 
     def test_receive_blocks_while_it_is_stopped_and_its_time_goes_on(self, world: World) -> None:
         connection = world.connection()
@@ -165,10 +167,10 @@ class TestStartAndStop:
         world.wait("x")
         world.sender().create_producer().send(jms.Topic("x"), "waits")
         began = time.monotonic()
-        assert consumer.receive(0.1) is None
+        assert consumer.receive(timeout_s=0.1) is None
         assert time.monotonic() - began >= 0.1
         got: list[jms.Message | None] = []
-        thread = threading.Thread(target=lambda: got.append(consumer.receive(PATIENCE_S)))
+        thread = threading.Thread(target=lambda: got.append(consumer.receive(timeout_s=PATIENCE_S)))
         thread.start()
         connection.start()
         thread.join(PATIENCE_S)
@@ -180,7 +182,7 @@ class TestStartAndStop:
         connection.start()
         world.wait("x")
         got: list[jms.Message | None] = []
-        thread = threading.Thread(target=lambda: got.append(consumer.receive(PATIENCE_S)))
+        thread = threading.Thread(target=lambda: got.append(consumer.receive(timeout_s=PATIENCE_S)))
         thread.start()
         until(lambda: consumer._session._delivering._receiving is consumer)
         connection.stop()
@@ -245,7 +247,7 @@ class TestStartAndStop:
         end.set()
         stopping.join(PATIENCE_S)
         assert committed == [False]
-        assert answers.receive_body(str, PATIENCE_S) == "answer"
+        assert answers.receive_body(str, timeout_s=PATIENCE_S) == "answer"
 
     def test_a_context_starts_with_its_first_consumer_unless_it_is_told_not_to(self, url: str) -> None:
         with factory(url).create_context() as context, factory(url).create_context() as other:
@@ -255,9 +257,9 @@ class TestStartAndStop:
             other.auto_start = False
             consumer = other.create_consumer(jms.Topic("x"))
             context.create_producer().send(jms.Topic("x"), "waits")
-            assert consumer.receive(0.05) is None
+            assert consumer.receive(timeout_s=0.05) is None
             other.start()
-            assert consumer.receive_body(str, PATIENCE_S) == "waits"
+            assert consumer.receive_body(str, timeout_s=PATIENCE_S) == "waits"
 
     def test_starting_and_stopping_twice_does_nothing(self, world: World) -> None:
         connection = world.connection()
@@ -388,7 +390,7 @@ class TestClosing:
         session.create_producer(jms.Topic("y")).send(session.create_text_message("never"))
         connection.close()
         world.receiver().create_producer().send(jms.Topic("y"), "sent")
-        assert heard.receive_body(str, PATIENCE_S) == "sent"
+        assert heard.receive_body(str, timeout_s=PATIENCE_S) == "sent"
 
     def test_a_receive_that_waits_returns_none(self, world: World) -> None:
         connection = world.connection()
@@ -495,7 +497,7 @@ class TestClosing:
         consumer = receiver.create_consumer(jms.Topic("x"))
         world.wait("x")
         world.sender().create_producer().send(jms.Topic("x"), "kept")
-        message = consumer.receive(PATIENCE_S)
+        message = consumer.receive(timeout_s=PATIENCE_S)
         receiver.close()
         assert message is not None
         assert message.body == "kept"

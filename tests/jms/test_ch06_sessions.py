@@ -14,7 +14,7 @@ DUPS_OK, TRANSACTED = jms.Session.DUPS_OK_ACKNOWLEDGE, jms.Session.SESSION_TRANS
 
 
 def texts(consumer: jms.JMSConsumer, count: int) -> list[str]:
-    found = [consumer.receive(PATIENCE_S) for _ in range(count)]
+    found = [consumer.receive(timeout_s=PATIENCE_S) for _ in range(count)]
     return [message.body for message in found if message is not None]
 
 
@@ -38,32 +38,32 @@ class TestAcknowledgement:
         receiver, consumer = fed(world, CLIENT, 4)
         assert texts(consumer, 3) == ["0", "1", "2"]
         receiver.recover()
-        again = [consumer.receive(PATIENCE_S) for _ in range(4)]
+        again = [consumer.receive(timeout_s=PATIENCE_S) for _ in range(4)]
         assert [message.body for message in again if message] == ["0", "1", "2", "3"]
         assert [message.jms_redelivered for message in again if message] == [True, True, True, False]
         counts = [message.get_int_property("JMSXDeliveryCount") for message in again if message]
         assert counts == [2, 2, 2, 1]
         receiver.recover()
-        third = consumer.receive(PATIENCE_S)
+        third = consumer.receive(timeout_s=PATIENCE_S)
         assert third is not None
         assert third.get_int_property("JMSXDeliveryCount") == 3
 
     def test_acknowledging_one_acknowledges_everything_that_the_session_delivered(self, world: World) -> None:
         receiver, consumer = fed(world, CLIENT, 4)
-        first = consumer.receive(PATIENCE_S)
+        first = consumer.receive(timeout_s=PATIENCE_S)
         assert first is not None
         assert texts(consumer, 2) == ["1", "2"]
         first.acknowledge()
         receiver.recover()
         assert texts(consumer, 1) == ["3"]
-        assert consumer.receive(0.05) is None
+        assert consumer.receive(timeout_s=0.05) is None
 
     def test_a_context_acknowledges_too(self, world: World) -> None:
         receiver, consumer = fed(world, CLIENT, 1)
         assert texts(consumer, 1) == ["0"]
         receiver.acknowledge()
         receiver.recover()
-        assert consumer.receive(0.05) is None
+        assert consumer.receive(timeout_s=0.05) is None
 
     @pytest.mark.parametrize("mode", [AUTO, DUPS_OK])
     def test_what_receive_returned_is_acknowledged(self, world: World, mode: int) -> None:
@@ -75,7 +75,7 @@ class TestAcknowledgement:
     @pytest.mark.parametrize("mode", [AUTO, DUPS_OK, TRANSACTED])
     def test_acknowledge_means_nothing_in_other_modes(self, world: World, mode: int) -> None:
         receiver, consumer = fed(world, mode, 1)
-        message = consumer.receive(PATIENCE_S)
+        message = consumer.receive(timeout_s=PATIENCE_S)
         assert message is not None
         message.acknowledge()
         receiver.acknowledge()
@@ -88,7 +88,7 @@ class TestAcknowledgement:
     ) -> None:
         receiver, consumer = fed(world, CLIENT, 3, unacknowledged_max=2)
         assert texts(consumer, 2) == ["0", "1"]
-        assert consumer.receive(0.05) is None
+        assert consumer.receive(timeout_s=0.05) is None
         assert "unacknowledged_max" in caplog.text
         receiver.acknowledge()
         assert texts(consumer, 1) == ["2"]
@@ -97,7 +97,7 @@ class TestAcknowledgement:
         self, world: World
     ) -> None:
         receiver, consumer = fed(world, CLIENT, 2, unacknowledged_max=1)
-        first = consumer.receive(PATIENCE_S)
+        first = consumer.receive(timeout_s=PATIENCE_S)
         got: list[list[str]] = []
         thread = threading.Thread(target=lambda: got.append(texts(consumer, 1)))
         thread.start()
@@ -111,14 +111,14 @@ class TestAcknowledgement:
         self, world: World
     ) -> None:
         _, consumer = fed(world, CLIENT, 1)
-        message = consumer.receive(PATIENCE_S)
+        message = consumer.receive(timeout_s=PATIENCE_S)
         consumer.close()
         assert message is not None
         message.acknowledge()
 
     def test_a_redelivered_message_is_as_it_was_sent(self, world: World) -> None:
         receiver, consumer = fed(world, CLIENT, 1)
-        message = consumer.receive(PATIENCE_S)
+        message = consumer.receive(timeout_s=PATIENCE_S)
         assert isinstance(message, jms.TextMessage)
         message.clear_body()
         message.text = "changed"
@@ -149,7 +149,7 @@ class TestTransactions:
         producer = sender.create_producer()
         for number in range(3):
             producer.send(X, str(number))
-        assert consumer.receive(0.05) is None
+        assert consumer.receive(timeout_s=0.05) is None
         sender.commit()
         assert texts(consumer, 3) == ["0", "1", "2"]
 
@@ -167,7 +167,7 @@ class TestTransactions:
         receiver, consumer = fed(world, TRANSACTED)
         assert texts(consumer, 2) == ["0", "1"]
         receiver.rollback()
-        again = [consumer.receive(PATIENCE_S) for _ in range(2)]
+        again = [consumer.receive(timeout_s=PATIENCE_S) for _ in range(2)]
         assert [(message.body, message.jms_redelivered) for message in again if message] == [
             ("0", True),
             ("1", True),
@@ -191,7 +191,7 @@ class TestTransactions:
         )
         threading.Event().wait(0.01)
         sender.commit()
-        arrived = consumer.receive(PATIENCE_S)
+        arrived = consumer.receive(timeout_s=PATIENCE_S)
         assert arrived is not None
         assert (
             arrived.jms_message_id,
@@ -220,7 +220,7 @@ class TestTransactions:
         message["a"] = 2
         message.set_int_property("late", 1)
         sender.commit()
-        arrived = consumer.receive(PATIENCE_S)
+        arrived = consumer.receive(timeout_s=PATIENCE_S)
         assert isinstance(arrived, jms.MapMessage)
         assert arrived.body == {"a": 1}
         assert not arrived.property_exists("late")
@@ -231,7 +231,7 @@ class TestTransactions:
         world.wait("x")
         sender.create_producer().send(X, "never")
         sender.close()
-        assert consumer.receive(0.05) is None
+        assert consumer.receive(timeout_s=0.05) is None
 
     def test_what_cannot_be_sent_is_refused_by_send(self, world: World) -> None:
         sender = world.sender(TRANSACTED)
@@ -315,9 +315,9 @@ class TestThreads:
         one.message_listener = print
         for consumer in (one, other):
             with pytest.raises(jms.IllegalStateError, match="listener"):
-                consumer.receive(0)
+                consumer.receive(timeout_s=0)
         one.message_listener = None
-        assert other.receive(0) is None
+        assert other.receive(timeout_s=0) is None
 
     def test_two_threads_cannot_receive_in_one_session(self, world: World) -> None:
         receiver = world.receiver()
@@ -326,7 +326,7 @@ class TestThreads:
         thread.start()
         until(lambda: receiver._session._delivering._receiving is not None)
         with pytest.raises(jms.IllegalStateError, match="another thread"):
-            other.receive(0)
+            other.receive(timeout_s=0)
         receiver.close()
         thread.join(PATIENCE_S)
         assert not thread.is_alive()
@@ -366,7 +366,7 @@ class TestClosing:
         session.close()
         world.wait("x")
         world.sender().create_producer().send(X, "still")
-        message = consumer.receive(PATIENCE_S)
+        message = consumer.receive(timeout_s=PATIENCE_S)
         assert message is not None
         assert message.body == "still"
 

@@ -14,7 +14,7 @@ TRANSACTED = jms.Session.SESSION_TRANSACTED
 
 
 def bodies(consumer: jms.JMSConsumer, count: int) -> list[object]:
-    found = [consumer.receive(PATIENCE_S) for _ in range(count)]
+    found = [consumer.receive(timeout_s=PATIENCE_S) for _ in range(count)]
     return [message.body for message in found if message is not None]
 
 
@@ -69,7 +69,7 @@ class TestProducers:
         self, world: World, consumer: jms.JMSConsumer, body: object, kind: type
     ) -> None:
         world.sender().create_producer().send(X, body)
-        message = consumer.receive(PATIENCE_S)
+        message = consumer.receive(timeout_s=PATIENCE_S)
         assert type(message) is kind
         assert message.body == (bytes(body) if isinstance(body, bytearray) else body)
 
@@ -176,7 +176,7 @@ class TestAsynchronousSend:
         producer = world.sender().create_producer().set_async(done)
         producer.send(X, "1").send(X, "2")
         until(lambda: len(done.completed) == 2)
-        assert "a completion listener failed" in caplog.text
+        assert "A completion listener raised an exception" in caplog.text
 
     def test_a_message_can_be_changed_once_it_is_completed(
         self, world: World, consumer: jms.JMSConsumer
@@ -205,7 +205,10 @@ class TestOptions:
         producer.send(message, priority=8, time_to_live_s=0)
         assert (message.jms_priority, message.jms_expiration) == (8, 0)
         # The second may overtake the first.
-        assert {m.jms_priority for m in (consumer.receive(PATIENCE_S) for _ in range(2)) if m} == {2, 8}
+        assert {m.jms_priority for m in (consumer.receive(timeout_s=PATIENCE_S) for _ in range(2)) if m} == {
+            2,
+            8,
+        }
 
     def test_producers_begin_with_the_defaults_of_the_specification(self, url: str) -> None:
         with jms.ConnectionFactory(url).create_connection() as connection:
@@ -238,7 +241,7 @@ class TestOptions:
         producer.set_delivery_delay_s(0).send(X, "early")
         assert message.jms_delivery_time == message.jms_timestamp + 200
         assert bodies(consumer, 1) == ["early"]
-        arrived = consumer.receive(PATIENCE_S)
+        arrived = consumer.receive(timeout_s=PATIENCE_S)
         assert time.monotonic() - began >= 0.2
         assert arrived is not None
         for field in ("message_id", "timestamp", "delivery_time", "expiration"):
@@ -323,7 +326,7 @@ class TestOptions:
         ).set_disable_message_timestamp(True).set_jms_type("t").set_jms_correlation_id("c").set_jms_reply_to(
             X
         ).send(X, "body")
-        message = consumer.receive(PATIENCE_S)
+        message = consumer.receive(timeout_s=PATIENCE_S)
         assert message is not None
         assert message.get_string_property("foo") == "bar"
         assert (message.jms_type, message.jms_correlation_id, message.jms_reply_to) == ("t", "c", X)
@@ -339,7 +342,7 @@ class TestOptions:
         assert producer.property_names == ["foo"]
         assert producer.get_string_property("foo") == "producer"
         producer.send(X, message)
-        arrived = consumer.receive(PATIENCE_S)
+        arrived = consumer.receive(timeout_s=PATIENCE_S)
         assert arrived is not None
         assert arrived.get_string_property("foo") == "producer"
         assert arrived.get_string_property("own") == "message"

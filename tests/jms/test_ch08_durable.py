@@ -16,7 +16,7 @@ def context_of(bus: shoal.Bus, client_id: str | None = "desk", mode: int = 1) ->
 
 
 def next_of(consumer: jms.JMSConsumer) -> object:
-    return consumer.receive_body(object, PATIENCE_S)
+    return consumer.receive_body(object, timeout_s=PATIENCE_S)
 
 
 class TestUnsharedDurable:
@@ -57,12 +57,12 @@ class TestUnsharedDurable:
         with context_of(bus, mode=CLIENT) as context:
             consumer = context.create_durable_consumer(X, "audit")
             context.create_producer().send(X, "1").send(X, "2")
-            message = consumer.receive(PATIENCE_S)
+            message = consumer.receive(timeout_s=PATIENCE_S)
             assert message is not None
             message.acknowledge()
             assert next_of(consumer) == "2"
         with context_of(bus) as context:
-            message = context.create_durable_consumer(X, "audit").receive(PATIENCE_S)
+            message = context.create_durable_consumer(X, "audit").receive(timeout_s=PATIENCE_S)
             assert message is not None
             assert (message.body, message.jms_redelivered) == ("2", True)
             assert message.get_int_property("JMSXDeliveryCount") == 2
@@ -73,7 +73,7 @@ class TestUnsharedDurable:
             context.create_producer().send(X, "own")
             other.create_producer().send(X, "theirs")
             assert next_of(consumer) == "theirs"
-            assert consumer.receive(0.2) is None
+            assert consumer.receive(timeout_s=0.2) is None
 
     @pytest.mark.parametrize("mode", list(jms.DeliveryMode))
     def test_no_local_leaves_out_what_connections_of_its_client_id_sent_in_earlier_runs(
@@ -87,24 +87,24 @@ class TestUnsharedDurable:
             other.create_producer().set_delivery_mode(mode).set_property("a", 1).send(X, "theirs")
         with context_of(bus) as context:
             consumer = context.create_durable_consumer(X, "audit", no_local=True)
-            message = consumer.receive(PATIENCE_S)
+            message = consumer.receive(timeout_s=PATIENCE_S)
             assert message is not None
             assert (message.body, dict(message.properties).keys()) == ("theirs", {"a", "JMSXDeliveryCount"})
-            assert consumer.receive(0.2) is None
+            assert consumer.receive(timeout_s=0.2) is None
 
     def test_another_value_of_no_local_begins_anew(self, bus: shoal.Bus) -> None:
         with context_of(bus) as context:
             context.create_durable_consumer(X, "audit").close()
             context.create_producer().send(X, "of the old one")
             consumer = context.create_durable_consumer(X, "audit", no_local=True)
-            assert consumer.receive(0.2) is None
+            assert consumer.receive(timeout_s=0.2) is None
 
     def test_a_consumer_that_is_there_gets_messages_that_are_not_persistent_too(self, bus: shoal.Bus) -> None:
         with context_of(bus) as context:
             consumer = context.create_durable_consumer(X, "audit")
             producer = context.create_producer().set_delivery_mode(jms.DeliveryMode.NON_PERSISTENT)
             producer.send(X, "light")
-            message = consumer.receive(PATIENCE_S)
+            message = consumer.receive(timeout_s=PATIENCE_S)
             assert message is not None
             assert message.body == "light"
             assert message.jms_delivery_mode is jms.DeliveryMode.NON_PERSISTENT
@@ -116,7 +116,7 @@ class TestUnsharedDurable:
             context.create_producer().send(X, "kept")
             consumer = context.create_durable_consumer(X, "audit")
             assert {next_of(consumer), next_of(consumer)} == {"light", "kept"}
-            assert consumer.receive(0.2) is None
+            assert consumer.receive(timeout_s=0.2) is None
 
     @pytest.mark.parametrize("mode", [CLIENT, TRANSACTED])
     def test_both_kinds_are_acknowledged_and_brought_back_together(self, bus: shoal.Bus, mode: int) -> None:
@@ -129,14 +129,14 @@ class TestUnsharedDurable:
             everything = {f"{kind} {number}" for kind in ("kept", "light") for number in range(3)}
             assert {next_of(consumer) for _ in range(6)} == everything
             (context.rollback if mode == TRANSACTED else context.recover)()
-            again = [consumer.receive(PATIENCE_S) for _ in range(6)]
+            again = [consumer.receive(timeout_s=PATIENCE_S) for _ in range(6)]
             assert {each.body for each in again if each} == everything
             assert all(each.jms_redelivered for each in again if each)
             (context.commit if mode == TRANSACTED else context.acknowledge)()
             (context.rollback if mode == TRANSACTED else context.recover)()
-            assert consumer.receive(0.2) is None
+            assert consumer.receive(timeout_s=0.2) is None
         with context_of(bus) as context:
-            assert context.create_durable_consumer(X, "audit").receive(0.2) is None
+            assert context.create_durable_consumer(X, "audit").receive(timeout_s=0.2) is None
 
     def test_unsubscribing_forgets_what_was_kept(self, bus: shoal.Bus) -> None:
         with context_of(bus) as context:
@@ -144,7 +144,7 @@ class TestUnsharedDurable:
             context.create_producer().send(X, "kept")
             context.unsubscribe("audit")
             consumer = context.create_durable_consumer(X, "audit")
-            assert consumer.receive(0.2) is None
+            assert consumer.receive(timeout_s=0.2) is None
 
     def test_errors_call_it_by_the_name_that_the_program_gave_it(self, bus: shoal.Bus) -> None:
         with context_of(bus) as context, pytest.raises(jms.InvalidDestinationError) as caught:
@@ -182,12 +182,12 @@ class TestUnsharedDurable:
             context.commit()
             assert next_of(consumer) == "1"
             context.rollback()
-            message = consumer.receive(PATIENCE_S)
+            message = consumer.receive(timeout_s=PATIENCE_S)
             assert message is not None
             assert message.jms_redelivered
             context.commit()
             context.rollback()
-            assert consumer.receive(0.2) is None
+            assert consumer.receive(timeout_s=0.2) is None
 
     @pytest.mark.parametrize("name", ["", None, 5, "n" * 129])
     def test_a_name_that_is_none_is_refused(self, bus: shoal.Bus, name: object) -> None:
@@ -219,7 +219,7 @@ class TestShared:
                 sender.create_producer().send(X, f"kept {number}")
             got = [message.body for each in gathered(consumers, 20) for message in each]
             assert sorted(got) == sorted(f"{what} {n}" for what in ("light", "kept") for n in range(10))
-            assert [consumer.receive(0.1) for consumer in consumers] == [None, None]
+            assert [consumer.receive(timeout_s=0.1) for consumer in consumers] == [None, None]
 
     def test_a_durable_one_that_nobody_uses_is_replaced(self, bus: shoal.Bus) -> None:
         with context_of(bus, None) as context:
@@ -235,7 +235,7 @@ class TestShared:
             context.create_shared_consumer(X, "gone").close()
             context.create_producer().send(X, "meanwhile")
             assert next_of(context.create_shared_durable_consumer(X, "kept")) == "meanwhile"
-            assert context.create_shared_consumer(X, "gone").receive(0.2) is None
+            assert context.create_shared_consumer(X, "gone").receive(timeout_s=0.2) is None
 
     def test_connections_with_and_without_a_client_id_share_nothing(self, bus: shoal.Bus) -> None:
         with context_of(bus, None) as plain, context_of(bus, "desk") as named:
@@ -264,7 +264,7 @@ class TestShared:
                 other.create_producer().send(X, "1")
                 assert next_of(consumer) == "1"
                 second = other.create_shared_durable_consumer(X, "work")
-            message = second.receive(PATIENCE_S)
+            message = second.receive(timeout_s=PATIENCE_S)
             assert message is not None
             assert (message.body, message.jms_redelivered) == ("1", True)
 
@@ -281,7 +281,7 @@ class TestKeptMessages:
             context.create_producer().send(queue, "later")
             consumer = context.create_consumer(queue)
             assert next_of(consumer) == "later"
-            assert consumer.receive(0.1) is None
+            assert consumer.receive(timeout_s=0.1) is None
 
     def test_a_higher_priority_comes_first(self, factory: jms.ConnectionFactory) -> None:
         queue = jms.Queue("orders")
@@ -308,7 +308,7 @@ class TestKeptMessages:
             connection.start()
 
             def answer() -> None:
-                question = server.create_consumer(questions).receive(PATIENCE_S)
+                question = server.create_consumer(questions).receive(timeout_s=PATIENCE_S)
                 assert question is not None
                 assert isinstance(question.jms_reply_to, jms.TemporaryQueue)
                 server.create_producer().set_jms_correlation_id(question.jms_message_id).send(
@@ -319,7 +319,7 @@ class TestKeptMessages:
             answering.start()
             with jms.QueueRequestor(connection.create_session(), questions) as requestor:
                 question = jms.TextMessage("who")
-                reply = requestor.request(question, PATIENCE_S)
+                reply = requestor.request(question, timeout_s=PATIENCE_S)
                 assert reply is not None
                 assert (reply.body, reply.jms_correlation_id) == ("who!", question.jms_message_id)
             answering.join()

@@ -106,7 +106,7 @@ class TestAStoreThatIsStartedAgain:
                 ) as raised:
                     message.acknowledge()
                 assert raised.value.error_code == "LeaseError"
-                again = consumer.receive(PATIENCE_S)
+                again = consumer.receive(timeout_s=PATIENCE_S)
                 assert again is not None
                 assert again.jms_redelivered
                 again.acknowledge()
@@ -120,12 +120,12 @@ class TestAStoreThatIsStartedAgain:
                 context.create_producer().send(done, "never")
                 with pytest.raises(jms.TransactionRolledBackError):
                     context.commit()
-                again = consumer.receive(PATIENCE_S)
+                again = consumer.receive(timeout_s=PATIENCE_S)
                 assert again is not None
                 assert again.jms_redelivered
                 context.create_producer().send(done, "once")
                 context.commit()
-                assert context.create_consumer(done).receive_body(str, PATIENCE_S) == "once"
+                assert context.create_consumer(done).receive_body(str, timeout_s=PATIENCE_S) == "once"
 
 
 def received_before(
@@ -137,7 +137,7 @@ def received_before(
         if context.transacted:
             context.commit()
         consumer = context.create_consumer(jms.Queue("orders"))
-        message = consumer.receive(PATIENCE_S)
+        message = consumer.receive(timeout_s=PATIENCE_S)
         assert message is not None
     feed = consumer._consumer._feed
     assert isinstance(feed, StoreFeed)

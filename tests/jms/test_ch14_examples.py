@@ -67,7 +67,7 @@ class TestClassic:
             message = session.create_text_message()
             message.text = QUOTE
             producer.send(message)
-            received = consumer.receive(PATIENCE_S)
+            received = consumer.receive(timeout_s=PATIENCE_S)
             assert isinstance(received, jms.TextMessage)
             assert (received.text, received.get_body(str)) == (QUOTE, QUOTE)
 
@@ -97,10 +97,10 @@ class TestClassic:
                 message = session.create_text_message(sector)
                 message.set_string_property("StockSector", sector)
                 producer.send(message)
-            received = consumer.receive(PATIENCE_S)
+            received = consumer.receive(timeout_s=PATIENCE_S)
             assert received is not None
             assert received.body == "Technology"
-            assert consumer.receive(0.1) is None
+            assert consumer.receive(timeout_s=0.1) is None
 
     def test_a_durable_subscription_goes_on_where_it_stopped(self) -> None:
         with factory("newsCF").create_connection() as connection:
@@ -111,7 +111,7 @@ class TestClassic:
             session = connection.create_session(AUTO)
             consumer = session.create_durable_consumer(topic(), "mySubscription")
             connection.start()
-            received = consumer.receive(PATIENCE_S)
+            received = consumer.receive(timeout_s=PATIENCE_S)
             assert received is not None
             assert received.body == "meanwhile"
 
@@ -178,7 +178,7 @@ class TestSimplified:
         with factory().create_context() as context:
             context.create_producer().send(queue(), QUOTE)
         with factory().create_context(AUTO) as context:
-            assert context.create_consumer(queue()).receive_body(str, PATIENCE_S) == QUOTE
+            assert context.create_consumer(queue()).receive_body(str, timeout_s=PATIENCE_S) == QUOTE
 
     def test_options_are_set_in_a_row(self) -> None:
         with factory().create_context() as context:
@@ -191,7 +191,7 @@ class TestSimplified:
                 .set_disable_message_timestamp(True)
                 .send(queue(), QUOTE)
             )
-            received = consumer.receive(PATIENCE_S)
+            received = consumer.receive(timeout_s=PATIENCE_S)
             assert received is not None
             assert received.get_string_property("foo") == "bar"
             assert received.jms_delivery_mode is jms.DeliveryMode.NON_PERSISTENT
@@ -217,23 +217,23 @@ class TestSimplified:
             outside.create_producer().send(queue(), QUOTE)
             consumer = context.create_consumer(queue())
             for end in (context.rollback, context.commit):
-                body = consumer.receive_body(str, PATIENCE_S)
+                body = consumer.receive_body(str, timeout_s=PATIENCE_S)
                 context.create_producer().send(queue("StockCopy"), body)
                 end()
             copies = outside.create_consumer(queue("StockCopy"))
-            assert copies.receive_body(str, PATIENCE_S) == QUOTE
-            assert copies.receive(0.1) is None
+            assert copies.receive_body(str, timeout_s=PATIENCE_S) == QUOTE
+            assert copies.receive(timeout_s=0.1) is None
 
     def test_a_request_is_answered_to_a_temporary_queue(self) -> None:
         with factory().create_context() as asking, factory().create_context() as answering:
             answers = asking.create_temporary_queue()
             asking.create_producer().set_jms_reply_to(answers).send(queue(), "what is ORCL?")
-            request = answering.create_consumer(queue()).receive(PATIENCE_S)
+            request = answering.create_consumer(queue()).receive(timeout_s=PATIENCE_S)
             assert request is not None
             assert request.jms_reply_to is not None
             reply = answering.create_text_message(QUOTE)
             reply.jms_correlation_id = request.jms_message_id
             answering.create_producer().send(request.jms_reply_to, reply)
-            answer = asking.create_consumer(answers).receive(PATIENCE_S)
+            answer = asking.create_consumer(answers).receive(timeout_s=PATIENCE_S)
             assert answer is not None
             assert (answer.body, answer.jms_correlation_id) == (QUOTE, request.jms_message_id)

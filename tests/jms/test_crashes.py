@@ -54,7 +54,7 @@ def test_a_client_that_ends_before_it_acknowledges_leaves_the_message(
 ) -> None:
     context.create_producer().send(ORDERS, "order")
     assert crash("before-acknowledge", domain) == "order"
-    again = context.create_consumer(ORDERS).receive(GONE_S)
+    again = context.create_consumer(ORDERS).receive(timeout_s=GONE_S)
     assert again is not None
     assert (again.body, again.jms_redelivered) == ("order", True)
 
@@ -64,25 +64,25 @@ def test_a_client_that_ends_after_it_acknowledged_does_not(context: jms.JMSConte
     assert crash("after-acknowledge", domain) == "first"
     # What else it had been handed comes back, and the first does not.
     consumer = context.create_consumer(ORDERS)
-    assert consumer.receive_body(str, GONE_S) == "second"
-    assert consumer.receive(0.2) is None
+    assert consumer.receive_body(str, timeout_s=GONE_S) == "second"
+    assert consumer.receive(timeout_s=0.2) is None
 
 
 def test_a_client_that_ends_in_a_transaction_did_nothing_of_it(context: jms.JMSContext, domain: str) -> None:
     told = context.create_consumer(TOLD)
     context.create_producer().send(ORDERS, "order")
     assert crash("in-transaction", domain) == "order"
-    again = context.create_consumer(ORDERS).receive(GONE_S)
+    again = context.create_consumer(ORDERS).receive(timeout_s=GONE_S)
     assert again is not None
     assert (again.body, again.jms_redelivered) == ("order", True)
-    assert told.receive(0.2) is None
-    assert context.create_consumer(DONE).receive(0.2) is None
+    assert told.receive(timeout_s=0.2) is None
+    assert context.create_consumer(DONE).receive(timeout_s=0.2) is None
 
 
 def test_a_client_that_ends_after_its_commit_did_all_of_it(context: jms.JMSContext, domain: str) -> None:
     told = context.create_consumer(TOLD)
     context.create_producer().send(ORDERS, "order").send(ORDERS, "next")
     assert crash("after-commit", domain) == "order"
-    assert told.receive_body(str, PATIENCE_S) == "order"
-    assert context.create_consumer(DONE).receive_body(str, PATIENCE_S) == "order"
-    assert context.create_consumer(ORDERS).receive_body(str, GONE_S) == "next"
+    assert told.receive_body(str, timeout_s=PATIENCE_S) == "order"
+    assert context.create_consumer(DONE).receive_body(str, timeout_s=PATIENCE_S) == "order"
+    assert context.create_consumer(ORDERS).receive_body(str, timeout_s=GONE_S) == "next"

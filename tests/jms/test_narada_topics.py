@@ -52,7 +52,7 @@ def test_wildcards_in_values_match_and_the_messages_own_destination_is_untouched
     sent = jms.Topic("/country=DK/city=Aarhus")
     world.sender().create_producer().send(sent, "hej")
     for consumer in consumers:
-        message = consumer.receive(PATIENCE_S)
+        message = consumer.receive(timeout_s=PATIENCE_S)
         assert message is not None
         assert isinstance(message.jms_destination, jms.Topic)
         assert message.jms_destination == sent
@@ -65,6 +65,6 @@ def test_our_own_form_reaches_narada_subscribers(world: World) -> None:
     consumer = world.receiver().create_consumer(jms.Topic("/country=DK/city=*"))
     world.wait("country/DK/city/Odense")
     world.sender().create_producer().send(jms.Topic("country/DK/city/Odense"), "hej")
-    message = consumer.receive(PATIENCE_S)
+    message = consumer.receive(timeout_s=PATIENCE_S)
     assert message is not None
     assert message.jms_destination == jms.Topic("country/DK/city/Odense")

@@ -19,7 +19,7 @@ def test_messages_that_are_not_persistent_travel(factory: jms.ConnectionFactory)
     with factory.create_context() as context:
         consumer = context.create_consumer(X)
         context.create_producer().set_delivery_mode(NON_PERSISTENT).send(X, "light")
-        assert consumer.receive_body(str, PATIENCE_S) == "light"
+        assert consumer.receive_body(str, timeout_s=PATIENCE_S) == "light"
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,7 @@ def test_a_body_of_the_bus_becomes_the_message_that_fits_it(world: World, body: 
     consumer = world.receiver().create_consumer(jms.Topic("x"))
     world.wait("x")
     world.sending.publish("x", body, properties={"region": "EU", "byte": types.Byte(5)}, priority=7, type="t")
-    message = consumer.receive(PATIENCE_S)
+    message = consumer.receive(timeout_s=PATIENCE_S)
     assert type(message) is kind
     assert message.body == body
     assert message.get_string_property("region") == "EU"
@@ -45,7 +45,7 @@ def test_an_array_is_an_object(world: World) -> None:
     consumer = world.receiver().create_consumer(jms.Topic("x"))
     world.wait("x")
     world.sending.publish("x", numpy.arange(3))
-    message = consumer.receive(PATIENCE_S)
+    message = consumer.receive(timeout_s=PATIENCE_S)
     assert isinstance(message, jms.ObjectMessage)
     assert message.object.tolist() == [0, 1, 2]
 
@@ -71,7 +71,7 @@ def test_a_message_of_jms_is_a_body_of_the_bus(world: World, message: jms.Messag
         message.set_string_property("region", "EU")
         message.jms_correlation_id, message.jms_reply_to = "c", jms.Queue("q")
         world.sender().create_producer().set_priority(8).send(jms.Topic("x"), message)
-        arrived = subscription.receive(PATIENCE_S)
+        arrived = subscription.receive(timeout_s=PATIENCE_S)
     assert arrived is not None
     assert arrived.body == body
     assert arrived.properties["region"] == "EU"
@@ -106,7 +106,7 @@ def test_requestors_ask_and_wait(world: World) -> None:
         session = connection.create_session()
         with jms.TopicRequestor(session, jms.Topic("questions")) as requestor:
             for number in range(3):
-                answer = requestor.request(jms.TextMessage(str(number)), PATIENCE_S)
+                answer = requestor.request(jms.TextMessage(str(number)), timeout_s=PATIENCE_S)
                 assert answer is not None
                 assert answer.body == f"re {number}"
         with pytest.raises(jms.IllegalStateError):

@@ -86,3 +86,26 @@ def test_the_checker_notices_half_a_transaction() -> None:
     history.rolled_back("x")
     with pytest.raises(AssertionError, match="rolled back"):
         check(history)
+
+
+def test_the_checker_judges_a_transaction_whose_outcome_no_client_knows() -> None:
+    history = stored("_queue/work")
+    history.sent(1, 2, "_queue/orders", commit="x")
+    history.delivered("work", 3, "1-1", False, ("w", 1))
+    history.committing("x", "work", [3])
+    history.delivered("orders", 5, "1-2", False, ("w", 1))
+    check(history)
+    history.delivered("work", 3, "1-1", True, ("w", 2))
+    with pytest.raises(AssertionError, match="1-1 came again after x"):
+        check(history)
+
+
+def test_the_checker_notices_two_transactions_with_one_input() -> None:
+    history = stored("_queue/work")
+    history.delivered("work", 3, "1-1", False, ("w", 1))
+    for number, id_ in ((2, "x"), (3, "y")):
+        history.sent(1, number, "_queue/orders", commit=id_)
+        history.committing(id_, "work", [3])
+        history.delivered("orders", 4 + number, f"1-{number}", False, ("w", 1))
+    with pytest.raises(AssertionError, match="both are done"):
+        check(history)

@@ -8,8 +8,8 @@ import pytest
 
 import shoal.spark
 from shoal import history
-from shoal.bench.store_process import StoreProcess
 from shoal.config import resolve as resolve_connection
+from shoal.processes.store import StoreProcess
 from shoal.store import Store, resolve
 
 

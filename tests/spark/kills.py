@@ -21,8 +21,8 @@ from pathlib import Path
 import pyarrow as pa
 
 from shoal import history
-from shoal.bench.store_process import StoreProcess
 from shoal.errors import HistoryError
+from shoal.processes.store import StoreProcess
 
 #: A JVM may need minutes to start on a busy machine.
 PATIENCE_S = 300.0

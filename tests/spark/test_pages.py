@@ -9,7 +9,8 @@ from test_source import wait_until
 
 import shoal.spark
 
-DOCS = Path(__file__).parents[2] / "docs"
+README = Path(__file__).parents[2] / "README.md"
+DOCS = README.parent / "docs"
 PAGE = DOCS / "how-to" / "spark.md"
 TUTORIAL = DOCS / "tutorial" / "spark.md"
 FENCE = re.compile(r"^```python[^\n]*\n(.*?)^```", re.DOTALL | re.MULTILINE)
@@ -59,5 +60,22 @@ def test_the_tutorial_leads_where_it_says(spark, store, client, tmp_path, monkey
         exec(compile(publish, str(TUTORIAL), "exec"), known)
         # Bids of 106 to 109 are high: four of ten.
         wait_until(lambda: client.latest("high/>")["rows"] == 400)
+    finally:
+        known["query"].stop()
+
+
+def test_the_readme_publishes_what_spark_finds(spark, store, client, tmp_path, monkeypatch):
+    monkeypatch.setattr(shoal.spark, "session", lambda *_, **__: spark)
+    [program] = [code for code in FENCE.findall(README.read_text()) if "shoal.spark" in code]
+    program = program.replace("grpc://127.0.0.1:7475", store.address)
+    known = {}
+    exec(compile(program.replace("./checkpoint", str(tmp_path / "checkpoint")), str(README), "exec"), known)
+    try:
+        wait_until(lambda: known["query"].lastProgress is not None)
+        with shoal.connect(interface="lo", domain=store.domain) as bus:
+            assert bus.wait_for_subscribers("prices/ACME", timeout_s=60)
+            for bid in (104, 106):
+                bus.publish("prices/ACME", {"bid": bid})
+        wait_until(lambda: client.latest("high/>")["rows"] == 1)
     finally:
         known["query"].stop()

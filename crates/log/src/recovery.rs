@@ -10,6 +10,10 @@
 //! is ever taken for something new, and the log goes on from there. Damage to the very last frames, with nothing
 //! behind them, cannot be told from a torn tail, unless [`Log::mark`] put a frame there. A file that is shorter than it
 //! was made is damaged, too.
+//!
+//! **What is read may not be on the disk**: the page cache has what a killed process wrote and never synced, and after a
+//! sync that failed the system takes it for written. So recovery writes what no frame proves to be durable once more, and syncs
+//! it and the directory, before anybody is told of it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -110,6 +114,7 @@ impl<D: Disk> Log<D> {
         log.spares
             .fill()
             .or_else(|error| if let LogError::Full { .. } = error { Ok(()) } else { Err(error) })?;
+        disk.sync_directory().map_err(|error| LogError::io("syncing the directory", error))?;
         Ok((log, recovery))
     }
 }
@@ -214,6 +219,7 @@ fn replay<D: Disk>(log: &mut Log<D>, frames: &mut Frames<D>, file_bytes: u64) ->
     let mut position = 0;
     let mut end = 0;
     let mut torn = 0;
+    let mut proven = 0;
     while position < capacity {
         match frames.read(position)? {
             Ok(header) => {
@@ -224,6 +230,7 @@ fn replay<D: Disk>(log: &mut Log<D>, frames: &mut Frames<D>, file_bytes: u64) ->
                     .ok_or_else(|| unreadable(frames.name(), &header))?;
                 log.stored_us = log.stored_us.max(header.stored_us);
                 position = header.end();
+                proven = header.synced.max(proven);
                 log.marked = header.kind == Kind::Change && header.length == 0;
             }
             Err(bad) => {
@@ -232,6 +239,7 @@ fn replay<D: Disk>(log: &mut Log<D>, frames: &mut Frames<D>, file_bytes: u64) ->
             }
         }
     }
+    write_again(&*log.disk, frames, proven, position)?;
     let number = log.segments.last_key_value().map_or(0, |(number, _)| *number);
     log.end = end;
     log.durable = Durable { segment: number, position, end };
@@ -288,6 +296,22 @@ fn apply(state: &mut State, header: &Header, payload: &[u8], end: u64) -> Option
         Kind::Change => Change::read_all(payload)?.into_iter().for_each(|change| state.apply(change)),
     }
     Some(end)
+}
+
+/// Makes frames durable that nothing proves to be: what was read may be in the page cache alone.
+fn write_again<D: Disk>(disk: &D, frames: &Frames<D>, mut from: u64, to: u64) -> Result<(), LogError> {
+    let failed = |error| LogError::io(format!("making the tail of {} durable", frames.name()), error);
+    let mut bytes = vec![0; ZEROS.len()];
+    while from < to {
+        let count = bytes.len().min((to - from) as usize);
+        let count = disk.read(frames.file(), from, &mut bytes[..count]).map_err(failed)?;
+        if count == 0 {
+            return Err(failed(std::io::ErrorKind::UnexpectedEof.into()));
+        }
+        disk.write(frames.file(), from, &bytes[..count]).map_err(failed)?;
+        from += count as u64;
+    }
+    disk.sync(frames.file()).map_err(failed)
 }
 
 /// Decides what a bad frame is. Returns how many bytes of a torn tail were overwritten.

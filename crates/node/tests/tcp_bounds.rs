@@ -50,12 +50,30 @@ fn talk(ends: &mut [Node; 2], now: Time) {
             let bytes = ends[from].links.transmit(now, 1).to_vec();
             ends[from].links.written(now, 1, bytes.len());
             ends[to].links.handle_bytes(now, 1, &bytes);
+            ends[to].links.handle_timeout(now);
             said |= !bytes.is_empty();
         }
         if !said {
             return;
         }
     }
+}
+
+#[test]
+fn heartbeats_alone_tell_that_the_other_end_is_heard_until_its_connection_ends() {
+    let now = Time::from_nanos(1_000_000_000);
+    let mut ends = [1, 2].map(|number| node(&hub_config(number, number as u32)));
+    ends[0].links.open(now, 1, Role::Accepted, 5);
+    ends[1].links.open(now, 1, Role::Dialled(None), 5);
+    assert_eq!(ends[0].links.heard(now), [], "nobody said who it is");
+    talk(&mut ends, now);
+    let later = now + Duration::from_secs(2);
+    assert_eq!(ends[0].links.heard(later), [(2, Duration::from_secs(2))]);
+    assert!(ends[1].links.poll_timeout() <= later, "its heartbeat is due");
+    talk(&mut ends, later);
+    assert_eq!(ends[0].links.heard(later), [(2, Duration::ZERO)]);
+    ends[0].links.handle_end(later, 1, "the other end died");
+    assert_eq!(ends[0].links.heard(later), []);
 }
 
 #[test]
@@ -121,7 +139,7 @@ fn nothing_is_due_on_a_connection_that_takes_no_more_until_it_is_silent_for_too_
     let said = ends[0].links.transmit(ping, 1).len();
     assert!(said > 0);
     ends[0].links.written(ping, 1, said);
-    ends[0].links.clog(1);
+    ends[0].links.clog(ping, 1);
     let silent = ends[0].links.poll_timeout();
     ends[0].links.handle_timeout(silent);
     let news: Vec<TcpNews> = std::iter::from_fn(|| ends[0].links.poll_news()).collect();

@@ -1,6 +1,6 @@
 //! The exceptions of `shoal.errors`, as Rust raises them.
 
-use pyo3::exceptions::{PyMemoryError, PySystemExit};
+use pyo3::exceptions::{PyException, PyMemoryError, PySystemExit, PyValueError};
 use pyo3::prelude::*;
 use shoal_io::norm::{LinkError, SendError};
 use shoal_log::LogError;
@@ -98,9 +98,30 @@ pub fn too_long(bytes: usize, bytes_max: usize) -> PyErr {
     ))
 }
 
+/// A message that was made here, or only looked at, cannot be acknowledged or answered.
+pub fn not_received(message: &Bound<'_, PyAny>) -> PyErr {
+    PyValueError::new_err(format!(
+        "{message:?} was not received from a subscription or a queue: it cannot be acknowledged or answered"
+    ))
+}
+
 /// A received message cannot be read.
 pub fn unreadable(error: &dyn std::error::Error) -> PyErr {
     python::MessageFormatError::new_err(format!("the message cannot be read: {error}"))
+}
+
+/// A body cannot be read. What is no fault of the bytes stays as it is: no memory, an interrupt.
+pub fn unreadable_body(py: Python<'_>, error: PyErr) -> PyErr {
+    let is_fault = error.is_instance_of::<PyException>(py) && !error.is_instance_of::<PyMemoryError>(py);
+    if !is_fault || error.is_instance_of::<python::MessageFormatError>(py) {
+        return error;
+    }
+    let why =
+        error.value(py).str().map_or_else(|_| String::new(), |text| text.to_string_lossy().into_owned());
+    let kind = error.get_type(py).name().map_or_else(|_| String::new(), |name| name.to_string());
+    let unreadable = python::MessageFormatError::new_err(format!("the body cannot be read: {kind}: {why}"));
+    unreadable.set_cause(py, Some(error));
+    unreadable
 }
 
 /// A stored message cannot be read.

@@ -28,6 +28,8 @@ mod _core {
     #[pymodule_export]
     use crate::bench::{CodingLoad, SelectorBench, norm_receive_bulk, norm_send_bulk, raw_receive, raw_send};
     #[pymodule_export]
+    use crate::bus::body::RawBody;
+    #[pymodule_export]
     use crate::bus::exit::{is_abandoned, mark_exiting, wait_for_waiting_threads};
     #[pymodule_export]
     use crate::bus::rows::{RowsBuilder, offsets_of, pass_on, read_rows, split_rows, take_rows};

@@ -1,8 +1,9 @@
 //! A simulated disk with the faults of real ones.
 //!
-//! What was not synced is lost in a crash, all of it or some sectors of it; names that were not synced go back to an
-//! earlier time; a sync can fail, and then nobody knows; the disk can be full; bits can flip. The disk stops at a chosen
-//! step, whatever that step is, and nothing works any more until [`SimDisk::restart`].
+//! When the power fails ([`SimDisk::restart`]), what was not synced is lost, all of it or some sectors of it, and names that were
+//! not synced go back to an earlier time. When only the process is killed ([`SimDisk::kill`]), everything that was written is
+//! read again, though the next power failure may still take it. A sync can fail, and then nobody knows; the disk can be
+//! full; bits can flip. The disk stops at a chosen step, whatever that step is, and nothing works any more until either.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -70,6 +71,15 @@ struct State {
     stopped: bool,
     faults: DiskFaults,
     rng: Rng,
+}
+
+impl State {
+    /// Nothing goes wrong any more.
+    fn go_on(&mut self) {
+        self.stopped = false;
+        self.faults = DiskFaults::default();
+        self.steps = 0;
+    }
 }
 
 /// A disk that forgets what was not synced.
@@ -160,9 +170,12 @@ impl SimDisk {
         }
         state.name_changes.clear();
         state.names = state.durable_names.clone();
-        state.stopped = false;
-        state.faults = DiskFaults::default();
-        state.steps = 0;
+        state.go_on();
+    }
+
+    /// The process was killed, and another one begins: the page cache survives, synced or not.
+    pub fn kill(&self) {
+        self.lock().go_on();
     }
 
     /// Everything is durable: the disk was shut down in an orderly way.
@@ -408,6 +421,33 @@ mod tests {
             read(&disk, "a") != [1; 512]
         });
         assert!(lost.count() > 0);
+    }
+
+    #[test]
+    fn what_a_killed_process_wrote_is_read_and_lost_with_the_power_unless_it_is_written_again() {
+        let lost = |is_written_again: bool| {
+            let is_lost = |&seed: &u64| {
+                let disk = SimDisk::new(seed);
+                let file = disk.create("spare", 512).unwrap();
+                disk.sync_directory().unwrap();
+                disk.set_faults(DiskFaults { fail_sync_at: Some(0), ..DiskFaults::default() });
+                disk.write(&file, 0, &[1; 512]).unwrap();
+                assert!(disk.sync(&file).is_err());
+                disk.rename("spare", "a").unwrap();
+                disk.kill();
+                assert_eq!(read(&disk, "a"), [1; 512], "the page cache has it");
+                if is_written_again {
+                    disk.write(&file, 0, &[1; 512]).unwrap();
+                }
+                disk.sync(&file).unwrap();
+                disk.sync_directory().unwrap();
+                disk.restart();
+                read(&disk, "a") != [1; 512]
+            };
+            (0..32).filter(is_lost).count()
+        };
+        assert!(lost(false) > 0);
+        assert_eq!(lost(true), 0);
     }
 
     #[test]

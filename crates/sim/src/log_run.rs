@@ -187,7 +187,11 @@ impl Driver {
 
     fn crash(&mut self) {
         self.run.crashes += 1;
-        self.disk.restart();
+        if self.rng.bool() {
+            self.disk.restart();
+        } else {
+            self.disk.kill();
+        }
     }
 
     /// Finds out how much of what was not certain is there after a restart, and takes it for certain.

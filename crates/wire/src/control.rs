@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use crate::cursor::Cursor;
 use crate::error::DecodeError;
+use crate::limits::NUMBER_MAX;
 use crate::record::RecordKind;
 use crate::varint::write_varint;
 
@@ -185,7 +186,7 @@ impl Mark {
         let mut mark = Mark {
             source,
             chain: cursor.varint32("chain")?,
-            number: cursor.varint("message number")?,
+            number: checked(cursor.varint("message number")?)?,
             timestamp_us: cursor.varint("timestamp")?,
             clock_us: cursor.varint("sender's clock")?,
             version: cursor.varint("announced version")?,
@@ -259,6 +260,11 @@ impl Skip {
         self.number.saturating_add(self.count)
     }
 
+    /// The last number; the first if there are none.
+    pub fn last(self) -> u64 {
+        self.number.saturating_add(self.count.saturating_sub(1))
+    }
+
     /// Appends the record.
     pub fn write(self, out: &mut Vec<u8>) {
         out.push(RecordKind::Skip.first_byte());
@@ -270,12 +276,22 @@ impl Skip {
     /// Reads the record.
     pub fn read(record: &[u8]) -> Result<Skip, DecodeError> {
         let mut cursor = after_kind(record);
-        Ok(Skip {
+        let skip = Skip {
             reason: SkipReason::from_number(cursor.varint("reason")?),
             number: cursor.varint("message number")?,
             count: cursor.varint("number of messages")?,
-        })
+        };
+        if skip.count > 0 {
+            checked(skip.number)?;
+            checked(skip.last())?;
+        }
+        Ok(skip)
     }
+}
+
+/// A number that a message can have.
+fn checked(number: u64) -> Result<u64, DecodeError> {
+    if (1..=NUMBER_MAX).contains(&number) { Ok(number) } else { Err(DecodeError::Number { number }) }
 }
 
 /// A node leaves. Who lacks messages up to these numbers has lost them.
@@ -406,8 +422,30 @@ mod tests {
     }
 
     #[test]
-    fn a_skip_at_the_end_of_all_numbers_does_not_overflow() {
-        let skip = Skip { reason: SkipReason::Lost, number: u64::MAX, count: u64::MAX };
-        assert_eq!(skip.next(), u64::MAX);
+    fn numbers_that_no_message_can_have_are_refused() {
+        let read = |number, count| {
+            let mut record = Vec::new();
+            Skip { reason: SkipReason::Lost, number, count }.write(&mut record);
+            Skip::read(&record)
+        };
+        assert_eq!(read(NUMBER_MAX, 1).map(Skip::last), Ok(NUMBER_MAX));
+        assert_eq!(read(0, 0).map(Skip::next), Ok(0), "it stands for every chain");
+        for (number, count) in [(0, 1), (NUMBER_MAX, 2), (u64::MAX, u64::MAX), (5, u64::MAX), (u64::MAX, 1)] {
+            assert!(matches!(read(number, count), Err(DecodeError::Number { .. })), "{number} {count}");
+        }
+        for number in [0, NUMBER_MAX + 1, u64::MAX] {
+            let mut record = Vec::new();
+            let zero = Mark {
+                source: None,
+                chain: 1,
+                number,
+                timestamp_us: 0,
+                clock_us: 0,
+                version: 0,
+                earlier_us: 0,
+            };
+            zero.write(&mut record);
+            assert_eq!(Mark::read(&record), Err(DecodeError::Number { number }));
+        }
     }
 }

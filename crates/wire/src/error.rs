@@ -2,8 +2,8 @@
 //! ([`DecodeError`]), or with a destination name, whoever wrote it ([`TopicError`]).
 
 use crate::limits::{
-    ARRAY_DIMENSIONS_MAX, FILTERS_MAX, PROPERTIES_BYTES_MAX, PROPERTIES_COUNT_MAX, PROPERTY_NAME_BYTES_MAX,
-    TOPIC_BYTES_MAX, VALUE_DEPTH_MAX,
+    ARRAY_DIMENSIONS_MAX, FILTERS_MAX, NUMBER_MAX, PROPERTIES_BYTES_MAX, PROPERTIES_COUNT_MAX,
+    PROPERTY_NAME_BYTES_MAX, TOPIC_BYTES_MAX, VALUE_DEPTH_MAX,
 };
 use crate::record::WIRE_VERSION;
 
@@ -104,6 +104,12 @@ pub enum DecodeError {
     NotAMessage {
         /// The kind found.
         found: u8,
+    },
+    /// A number that no message can have.
+    #[error("message number {number} is not between 1 and {NUMBER_MAX}")]
+    Number {
+        /// What was found.
+        number: u64,
     },
     /// A priority outside 0–9.
     #[error("priority {priority} is not between 0 and 9")]

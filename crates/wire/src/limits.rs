@@ -3,6 +3,9 @@
 /// Longest topic, queue name, reply-to name or pattern. One byte carries the length.
 pub const TOPIC_BYTES_MAX: usize = 255;
 
+/// Highest number of a message in its chain. Numbers count from 1.
+pub const NUMBER_MAX: u64 = u64::MAX >> 1;
+
 /// Most properties a message may have.
 pub const PROPERTIES_COUNT_MAX: usize = 1024;
 

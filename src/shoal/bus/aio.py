@@ -10,12 +10,11 @@ import contextvars
 import functools
 import inspect
 import time
-import warnings
 import weakref
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import replace
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, Unpack, overload
+from typing import TYPE_CHECKING, Any, Literal, Self, Unpack, overload
 
 from shoal import _core
 from shoal._core import Message
@@ -25,6 +24,7 @@ from shoal.bus.aio_queues import Queue, Transaction
 from shoal.bus.aio_subscription import Subscription
 from shoal.bus.arguments import (
     check_callback,
+    check_concurrency,
     check_cost,
     check_count,
     check_flag,
@@ -33,15 +33,17 @@ from shoal.bus.arguments import (
     refuse,
 )
 from shoal.bus.connection import Connection, closed_error, closing_on_error, warn_undelivered
-from shoal.bus.consumer import Ack
 from shoal.bus.doorbell import Doorbell, in_own_thread
 from shoal.bus.durable import stored_of
 from shoal.bus.events import Event
 from shoal.bus.handle import Handle
 from shoal.bus.operations import STALL_S, Undelivered
+from shoal.bus.options import QueueOptions, StoredOptions
 from shoal.bus.persistent import check_window, deadline_of, left
-from shoal.bus.queues import OnFull, declaration
+from shoal.bus.queues import declaration
 from shoal.bus.readers import IsDone, tasks_done
+from shoal.bus.receipt import Receipt
+from shoal.bus.receiver import Receiver
 from shoal.bus.replies import (
     MORE,
     Outcome,
@@ -53,6 +55,7 @@ from shoal.bus.replies import (
     reply_properties,
     reply_to,
 )
+from shoal.bus.retained import LastValues, Source, fetch
 from shoal.bus.store_protocol import TEMPORARY
 from shoal.bus.store_waits import ask_in_loop
 from shoal.bus.waiting import close_at_exit
@@ -68,6 +71,7 @@ from shoal.config import (
 from shoal.errors import ConfigError, FullError, NoStoreError, StoreError
 from shoal.link.address import target_of
 from shoal.link.admission import Admit
+from shoal.messages import bus as notices
 from shoal.selector import CorrelationFilter, Selector
 
 if TYPE_CHECKING:
@@ -140,7 +144,8 @@ class Bus(Handle):
         close_at_exit(self._connection)
         self._at_loop: Doorbell | None = None
         self._listeners: dict[asyncio.Task[None], Subscription] = {}
-        self._stored_listeners: set[asyncio.Task[None]] = set()
+        #: What opens stored subscriptions, and what calls back with their messages.
+        self._stored_tasks: set[asyncio.Task[None]] = set()
         self._answers: Subscription | None = None
         #: Consumers of `Queue.receive`, by the queue's name.
         self._receivers: dict[str, Consumer] = {}
@@ -160,6 +165,69 @@ class Bus(Handle):
         self._at_loop.check_loop()
         return self._at_loop
 
+    @overload
+    async def publish(
+        self,
+        topic: str,
+        body: Any = None,
+        *,
+        properties: Mapping[str, Any] | None = None,
+        priority: int = 4,
+        ttl_s: float | None = None,
+        correlation_id: str | bytes | None = None,
+        reply_to: str | None = None,
+        type: str | None = None,
+        persistent: Literal[False] = False,
+        delivery_delay_s: float | None = None,
+        timestamp: float | None = None,
+        connection: int | None = None,
+        window: int | None = None,
+        timeout_s: float | None = None,
+        retain: bool = False,
+    ) -> int: ...
+
+    @overload
+    async def publish(
+        self,
+        topic: str,
+        body: Any = None,
+        *,
+        properties: Mapping[str, Any] | None = None,
+        priority: int = 4,
+        ttl_s: float | None = None,
+        correlation_id: str | bytes | None = None,
+        reply_to: str | None = None,
+        type: str | None = None,
+        persistent: Literal[True],
+        delivery_delay_s: float | None = None,
+        timestamp: float | None = None,
+        connection: int | None = None,
+        window: int | None = None,
+        timeout_s: float | None = None,
+        retain: bool = False,
+    ) -> Receipt: ...
+
+    @overload
+    async def publish(
+        self,
+        topic: str,
+        body: Any = None,
+        *,
+        properties: Mapping[str, Any] | None = None,
+        priority: int = 4,
+        ttl_s: float | None = None,
+        correlation_id: str | bytes | None = None,
+        reply_to: str | None = None,
+        type: str | None = None,
+        persistent: bool,
+        delivery_delay_s: float | None = None,
+        timestamp: float | None = None,
+        connection: int | None = None,
+        window: int | None = None,
+        timeout_s: float | None = None,
+        retain: bool = False,
+    ) -> int | Receipt: ...
+
     async def publish(
         self,
         topic: str,
@@ -177,26 +245,36 @@ class Bus(Handle):
         connection: int | None = None,
         window: int | None = None,
         timeout_s: float | None = None,
-    ) -> int:
+        retain: bool = False,
+    ) -> int | Receipt:
         """Publish a message, waiting while members take no more, or for the store. As `shoal.Bus.publish`."""
         check_flag("persistent", persistent)
         if persistent:
-            return await self._publish_persistent(
-                topic,
-                body,
-                what=f"publishing on {topic!r} with persistent=True",
-                properties=properties_of(properties),
-                priority=priority,
-                ttl_s=ttl_s,
-                correlation_id=correlation_id,
-                reply_to=reply_to,
-                type=type,
-                delivery_delay_s=delivery_delay_s,
-                timestamp=timestamp,
-                connection=connection,
-                window=window,
-                timeout_s=timeout_s,
+            headers: dict[str, Any] = {
+                "properties": properties_of(properties),
+                "priority": priority,
+                "ttl_s": ttl_s,
+                "correlation_id": correlation_id,
+                "reply_to": reply_to,
+                "type": type,
+                "delivery_delay_s": delivery_delay_s,
+                "timestamp": timestamp,
+                "connection": connection,
+            }
+            check_flag("retain", retain)
+            keeping = (
+                self._connection.retained().keeping(topic, body, headers)
+                if retain
+                else contextlib.nullcontext()
             )
+            with keeping as keep:
+                what = f"publishing on {topic!r} with persistent=True"
+                receipt = await self._publish_persistent(
+                    topic, body, what=what, window=window, timeout_s=timeout_s, **headers
+                )
+                if keep is not None:
+                    keep(receipt.id)
+            return receipt
         publish = functools.partial(
             self._connection.node.publish,
             topic,
@@ -212,6 +290,7 @@ class Bus(Handle):
             connection=connection,
             window=window,
             timeout_s=0.0,
+            retain=retain,
         )
         check_seconds("timeout_s", timeout_s, none="no end")
         await self._doorbell.take_turn()
@@ -244,18 +323,24 @@ class Bus(Handle):
         window: int | None,
         timeout_s: float | None,
         **headers: Any,
-    ) -> int:
-        """Publish what a store keeps, and wait for it; if cancelled, nobody knows whether it is kept."""
+    ) -> Receipt:
+        """Publish what a store keeps, and wait for it.
+
+        A task that is cancelled does not know whether a message is kept; in an outbox it is, and published.
+        """
         check_window(window)
         check_seconds("timeout_s", timeout_s, none="no end")
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         persistence = self._connection.persistence()
         channel = persistence.channel
         if persistence.outbox is not None:
-            number = persistence.put_in_outbox(topic, body, headers)
-            await in_own_thread(persistence.outbox.sync)
-            persistence.send_from_outbox(topic, number, left(deadline))
-            return number
+            numbers: list[int] = []
+            await ask_in_loop(
+                lambda done: numbers.append(persistence.put_out(topic, body, headers, deadline, done)),
+                None,
+                what,
+            )
+            return persistence.receipt(numbers[0], stored=False)
         memory = not headers.get("persistent", True)
         if not channel.is_ready(memory):
             channel.want(topic)
@@ -263,23 +348,22 @@ class Bus(Handle):
             await ask_in_loop(
                 lambda done: channel.when_ready(what, done, memory=memory, patience_s=left_s), left_s, what
             )
-        persistence.raise_failure()
+        if window is not None:
+            persistence.raise_failure(topic)
         await self._doorbell.take_turn()
         before = persistence.room(window)
         if before > persistence.chain.stored:
-            await ask_in_loop(
-                lambda done: channel.wait_stored(persistence.chain, before, done), left(deadline), what
-            )
+            await ask_in_loop(lambda done: persistence.wait(before, done, own=False), left(deadline), what)
 
         def add(waited_s: float, caller: object) -> int:
-            return persistence.add(topic, body, dict(headers), 0.0)
+            return persistence.add(topic, body, dict(headers), 0.0, claimed=window is None)
 
         number = await self._while_full(add, left(deadline))
         if window is None:
             await ask_in_loop(lambda done: persistence.wait(number, done), left(deadline), what)
         elif persistence.is_worth_a_word:
             channel.pump()
-        return number
+        return persistence.receipt(number, stored=window is None)
 
     async def _ready_channel(
         self, what: str, timeout_s: float | None, *, memory: bool = False, destination: str | None = None
@@ -305,35 +389,45 @@ class Bus(Handle):
         channel = await self._ready_channel(what, timeout_s, memory=memory, destination=destination)
         return await ask_in_loop(lambda done: channel.request(body, done), left(deadline), what)
 
-    async def _subscribe_stored(
+    def _subscribe_stored(
         self,
         pattern: str,
         callback: Callback | None,
         *,
+        concurrency: int,
         timeout_s: float | None = None,
         **options: Any,
     ) -> StoredSubscription:
         asked = stored_of(pattern, client_id=self._connection.client.client_id, **options)
-        channel = await self._ready_channel(
-            asked.what, timeout_s, memory=not asked.durable, destination=pattern
-        )
-        self._connection.check_client_id()
+        check_seconds("timeout_s", timeout_s, none="no end")
+
+        async def begin(subscription: StoredSubscription) -> None:
+            channel = await self._ready_channel(
+                asked.what, timeout_s, memory=not asked.durable, destination=pattern
+            )
+            self._connection.check_client_id()
+            await subscription._open(asked.begin, timeout_s)
+            await self._doorbell.run(operations.heard(self._connection, pattern, channel.store_node))
+
         subscription = StoredSubscription(
             self,
-            channel,
+            self._connection.channel(),
             asked.what,
             ack=asked.ack,
             prefetch=asked.prefetch,
             pattern=pattern,
             name=asked.name,
+            begin=begin,
         )
-        await subscription._open(asked.begin, timeout_s)
-        await self._doorbell.run(operations.heard(self._connection, pattern, channel.store_node))
+        tasks = [subscription._opening]
         if callback is not None:
-            listening = _listen_stored(subscription, callback, weakref.ref(self))
-            listener = asyncio.create_task(listening, name=f"shoal-{pattern}")
-            self._stored_listeners.add(listener)
-            listener.add_done_callback(self._stored_listeners.discard)
+            listening = [
+                _listen_stored(subscription, callback, weakref.ref(self)) for _ in range(concurrency)
+            ]
+            tasks += [asyncio.create_task(one, name=f"shoal-{pattern}") for one in listening]
+        for task in tasks:
+            self._stored_tasks.add(task)
+            task.add_done_callback(self._stored_tasks.discard)
         return subscription
 
     async def unsubscribe(self, name: str, *, shared: bool = False, timeout_s: float | None = None) -> None:
@@ -344,7 +438,7 @@ class Bus(Handle):
             body["client_id"] = self._connection.client.client_id
         await self._ask_store(body, f"the durable subscription {name!r}", timeout_s)
 
-    def queue(self, name: str, **options: Any) -> Queue:
+    def queue(self, name: str, **options: Unpack[QueueOptions]) -> Queue:
         """A queue: a message goes to exactly one receiver. As `shoal.Bus.queue`, told when first used."""
         return Queue(self, name, declaration(**options))
 
@@ -373,7 +467,7 @@ class Bus(Handle):
                 if self._connection.client.outbox is not None:
                     raise
         await self._ready_channel("a transaction", left(deadline), memory=True)
-        return Transaction(self._connection, channel, id)
+        return Transaction(self, channel, id)
 
     @overload
     def subscribe(
@@ -386,6 +480,9 @@ class Bus(Handle):
         no_local: bool = False,
         queue_bytes_max: int = 4 << 20,
         queue_full: QueueFull = "block",
+        concurrency: int = 1,
+        wait: bool = False,
+        retained: bool = False,
     ) -> Subscription: ...
 
     @overload
@@ -398,14 +495,9 @@ class Bus(Handle):
         no_local: bool = False,
         durable: str | bool | None = None,
         shared: str | bool | None = None,
-        ack: Ack = "auto",
-        prefetch: int = ...,
-        start: str | int | None = None,
-        expires_after_s: float | None = None,
-        backlog_max_bytes: int | None = None,
-        on_full: OnFull | None = None,
-        timeout_s: float | None = None,
-    ) -> Coroutine[Any, Any, StoredSubscription]: ...
+        concurrency: int = 1,
+        **stored: Unpack[StoredOptions],
+    ) -> StoredSubscription: ...
 
     def subscribe(
         self,
@@ -419,22 +511,34 @@ class Bus(Handle):
         queue_full: QueueFull = "block",
         durable: str | bool | None = None,
         shared: str | bool | None = None,
-        **stored: Any,
-    ) -> Subscription | Coroutine[Any, Any, StoredSubscription]:
+        concurrency: int = 1,
+        wait: bool = False,
+        retained: bool = False,
+        **stored: Unpack[StoredOptions],
+    ) -> Subscription | StoredSubscription:
         """Receive what matches a pattern from now on; with a `callback`, awaited in a task of its own.
 
-        A plain function does as a callback, too. With `durable` or `shared` a store is asked, so await it:
-        `await bus.subscribe("prices/>", durable="desk-7")`.
+        The callback may be a plain function, too. With `concurrency=N`, N tasks call it at the same time.
 
-        The other arguments are those of `shoal.Bus.subscribe`; await `sync` to wait for routers.
+        Iterate over the subscription at once, or await it first: `await bus.subscribe("prices/>")`. That
+        returns the subscription, with `durable` or `shared` once the store has it, and raises what the store
+        refuses; with `wait` once every router knows of it. The other arguments are those of
+        `shoal.Bus.subscribe`.
         """
         check_callback(callback)
+        check_concurrency(concurrency, callback)
+        check_flag("wait", wait)
+        check_flag("retained", retained)
         if durable is not None or shared is not None or stored:
-            if correlation is not None:
-                raise refuse("correlation", correlation, "left out where durable or shared is given")
-            options: dict[str, Any] = {"selector": selector, "no_local": no_local}
-            options |= {"durable": durable, "shared": shared}
-            return self._subscribe_stored(pattern, callback, **options, **stored)
+            if correlation is not None or wait or retained:
+                raise refuse(
+                    "correlation, wait and retained",
+                    (correlation, wait, retained),
+                    "left out where durable or shared is given",
+                )
+            options: dict[str, Any] = {"selector": selector, "no_local": no_local, **stored}
+            options |= {"durable": durable, "shared": shared, "concurrency": concurrency}
+            return self._subscribe_stored(pattern, callback, **options)
         doorbell = self._doorbell
         core = self._connection.subscribe(
             pattern,
@@ -444,8 +548,16 @@ class Bus(Handle):
             queue_bytes_max=queue_bytes_max,
             queue_full=queue_full,
         )
-        subscription = Subscription(core, doorbell)
-        if callback is not None:
+        receiver = Receiver(self)
+        core.set_receiver(receiver)
+        source: Source = LastValues(core) if retained else core
+        subscription = Subscription(source, doorbell, self.sync if wait else None)
+        if isinstance(source, LastValues):
+            asked = fetch(self._connection, pattern, receiver, selector, correlation, no_local)
+            fetching = asyncio.create_task(_fetch(doorbell, source, asked), name=f"shoal-fetch-{pattern}")
+            subscription._fetching = fetching
+        for _ in range(concurrency if callback is not None else 0):
+            assert callback is not None
             listening = _listen(subscription, callback, weakref.ref(self))
             listener = asyncio.create_task(listening, name=f"shoal-{pattern}")
             self._listeners[listener] = subscription
@@ -641,7 +753,7 @@ class Bus(Handle):
         finally:
             drained = connection.shut_down()
             if linger_s == 0 and drained:
-                undelivered = Undelivered()
+                undelivered = Undelivered(unreached=undelivered.unreached)
             undelivered = replace(undelivered, unstored=unstored)
             if undelivered:
                 connection.say_undelivered(undelivered)
@@ -655,8 +767,8 @@ class Bus(Handle):
     async def _finish_persistent(self, deadline: float | None, stall_s: float, is_done: IsDone) -> str:
         """End callbacks of stored subscriptions, and say goodbye to the store: what it lacks, in words."""
         current = asyncio.current_task()
-        for listener in [one for one in self._stored_listeners if one is not current]:
-            listener.cancel()
+        for task in [one for one in self._stored_tasks if one is not current]:
+            task.cancel()
         if not self._connection.channels:
             return ""
         finish = functools.partial(self._connection.finish_persistent, deadline, stall_s, is_done)
@@ -693,7 +805,7 @@ class Bus(Handle):
     ) -> None:
         undelivered = await self._close(None, STALL_S, succeeded=kind is None)
         if undelivered and kind is None:
-            warn_undelivered(f"{self!r} was closed before every member had everything: {undelivered}")
+            warn_undelivered(self, undelivered)
 
     def __repr__(self) -> str:
         return self._connection.describe("shoal.aio.Bus")
@@ -702,7 +814,7 @@ class Bus(Handle):
 async def _listen(subscription: Subscription, callback: Callback, target: "weakref.ref[Bus]") -> None:
     """Await the callback with every message. No method: the loop has it, and it would keep the connection."""
     async for message in subscription:
-        call = _Call(subscription._subscription)
+        call = _Call(subscription._core)
         _calling.set(call)
         try:
             result = callback(message)
@@ -714,10 +826,24 @@ async def _listen(subscription: Subscription, callback: Callback, target: "weakr
             call.subscription = None
 
 
+async def _fetch(doorbell: Doorbell, source: LastValues, asked: operations.Operation[list[Message]]) -> None:
+    """Begin a subscription with the last values."""
+    try:
+        source.begin(await doorbell.run(asked))
+    except BaseException:
+        source.close()
+        source.begin([])
+        raise
+
+
 async def _listen_stored(
     subscription: StoredSubscription, callback: Callback, target: "weakref.ref[Bus]"
 ) -> None:
     """Await the callback with every message; one whose callback fails comes again."""
+    # Why it cannot be opened is for whoever awaits the subscription.
+    await asyncio.wait([subscription._opening])
+    if not subscription._is_open:
+        return
     with contextlib.suppress(StoreError):
         async for message in subscription:
             try:
@@ -762,4 +888,4 @@ def _abandon(
     for subscription in list(listeners.values()):
         # This may be another thread than the loop's, which the bell wakes.
         subscription._subscription.close()
-    warnings.warn(f"unclosed {name} with callbacks: close it", ResourceWarning, stacklevel=2)
+    notices.UNCLOSED(what=f"{name} with callbacks").warn(ResourceWarning, stacklevel=2)

@@ -1,19 +1,22 @@
 """Queues and transactions for programs with an event loop: as `queues` and `transactions`, awaited."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine, Hashable, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from shoal._core import Message
 from shoal.bus.aio_consumer import Consumer
 from shoal.bus.arguments import check_flag, check_seconds, selector_of
-from shoal.bus.consumer import PREFETCH, Ack
+from shoal.bus.options import Ack, QueueOptions
 from shoal.bus.persistent import deadline_of, left
 from shoal.bus.queues import QueueBase, browsed, declaration
+from shoal.bus.readers import task_here
+from shoal.bus.receipt import Receipt
+from shoal.bus.store_channel import StoreChannel
 from shoal.bus.store_session import Body
 from shoal.bus.store_waits import ask_in_loop
 from shoal.bus.transactions import TransactionBase
-from shoal.errors import StoreAwayError
+from shoal.errors import NoStoreError, StoreUnavailableError
 from shoal.selector import Selector
 
 if TYPE_CHECKING:
@@ -33,7 +36,7 @@ class Queue(QueueBase):
         self,
         body: Any = None,
         *,
-        properties: Any = None,
+        properties: Mapping[str, Any] | None = None,
         priority: int = 4,
         ttl_s: float | None = None,
         correlation_id: str | bytes | None = None,
@@ -46,14 +49,14 @@ class Queue(QueueBase):
         connection: int | None = None,
         window: int | None = None,
         timeout_s: float | None = None,
-    ) -> str:
+    ) -> Receipt:
         """Send a message, and wait until it is kept. As `shoal.Queue.send`.
 
         Whoever is cancelled while waiting does not know whether it was kept.
         """
         check_flag("persistent", persistent)
         await self._tell(timeout_s)
-        number = await self._bus._publish_persistent(
+        return await self._bus._publish_persistent(
             self._topic,
             body,
             what=f"sending into the queue {str(self._name)!r}",
@@ -71,13 +74,12 @@ class Queue(QueueBase):
             window=window,
             timeout_s=timeout_s,
         )
-        return self._bus._connection.persistence().message_id(number)
 
     async def consume(
         self,
         *,
         selector: str | Selector | None = None,
-        prefetch: int = PREFETCH,
+        prefetch: int | None = None,
         ack: Ack = "auto",
         timeout_s: float | None = None,
     ) -> Consumer:
@@ -103,15 +105,22 @@ class Queue(QueueBase):
                 await opened.close()
         return own
 
-    async def receive(self, timeout_s: float | None = None) -> Message | None:
-        """The next message, or `None` if none came in time."""
+    def receive(self, timeout_s: float | None = None) -> Coroutine[Any, Any, Message | None]:
+        """The next message, or `None` if none came in time; the task that calls has finished the last one."""
         check_seconds("timeout_s", timeout_s, none="no end")
+        own = self._bus._receivers.get(self._name)
+        reader = task_here() if own is None or own.closed else own._asking()
+        return self._receive(reader, timeout_s)
+
+    async def _receive(self, reader: Hashable, timeout_s: float | None) -> Message | None:
         deadline = deadline_of(timeout_s)
         try:
             consumer = await self._consumer(timeout_s)
-        except StoreAwayError:
+        except NoStoreError:
+            raise
+        except StoreUnavailableError:
             return None
-        return await consumer.receive(left(deadline))
+        return await consumer._receive(reader, left(deadline))
 
     async def __aiter__(self) -> AsyncIterator[Message]:
         async for message in await self._consumer():
@@ -131,7 +140,7 @@ class Queue(QueueBase):
             if start is None:
                 return
 
-    async def declare(self, *, timeout_s: float | None = None, **options: Any) -> None:
+    async def declare(self, *, timeout_s: float | None = None, **options: Unpack[QueueOptions]) -> None:
         """Change what the queue was told: see `shoal.Bus.queue`."""
         await self._ask(self._say("declare", **declaration(**options)), timeout_s)
 
@@ -183,6 +192,18 @@ class Queue(QueueBase):
 
 class Transaction(TransactionBase):
     """Sends and acknowledgements that are done together, or not at all: as `shoal.Transaction`."""
+
+    def __init__(self, bus: "Bus", channel: StoreChannel, id: str | None) -> None:
+        super().__init__(bus._connection, channel, id)
+        self._bus = bus
+
+    async def receive(self, queue: str, timeout_s: float | None = None) -> Message | None:
+        """Receive a message from a queue; the commit acknowledges it. As `shoal.Transaction.receive`."""
+        self._check_open()
+        message = await self._bus.queue(queue).receive(timeout_s)
+        if message is not None:
+            self.ack(message)
+        return message
 
     async def commit(self, *, timeout_s: float | None = None) -> None:
         """Do everything, and wait until it is durable."""

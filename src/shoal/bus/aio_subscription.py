@@ -3,14 +3,14 @@
 import asyncio
 import weakref
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
-from shoal import _core
 from shoal._core import Message
 from shoal.bus.arguments import check_count, check_seconds
 from shoal.bus.doorbell import Doorbell
+from shoal.bus.retained import Source
 from shoal.bus.subscription import SubscriptionBase, everything_received
 
 
@@ -21,9 +21,17 @@ class Subscription(SubscriptionBase):
     everything that had arrived was read. One that nobody refers to any more ends by itself.
     """
 
-    def __init__(self, subscription: _core.Subscription, doorbell: Doorbell) -> None:
+    def __init__(
+        self,
+        subscription: Source,
+        doorbell: Doorbell,
+        wait: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
         super().__init__(subscription)
         self._doorbell = doorbell
+        #: What awaiting it waits for: routers, and last values.
+        self._wait = wait
+        self._fetching: asyncio.Task[None] | None = None
         self._here: deque[Message] = deque()
         source, self._arrived = doorbell.watch(subscription)
         self._finalizer = weakref.finalize(self, doorbell.forget, source)
@@ -96,6 +104,21 @@ class Subscription(SubscriptionBase):
         self._here.clear()
         self._arrived.set()
 
+    def __await__(self) -> Generator[Any, None, Self]:
+        """Return the subscription; with `wait`, once every router knows of it."""
+        return self._ready().__await__()
+
+    async def _ready(self) -> Self:
+        try:
+            if self._wait is not None:
+                await self._wait()
+            if self._fetching is not None:
+                await self._fetching
+        except BaseException:
+            self.close()
+            raise
+        return self
+
     def __aiter__(self) -> AsyncIterator[Message]:
         return self
 
@@ -112,7 +135,7 @@ class Subscription(SubscriptionBase):
         self._arrived.set()
 
     async def __aenter__(self) -> Self:
-        return self
+        return await self._ready()
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

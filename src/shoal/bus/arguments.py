@@ -32,12 +32,24 @@ def check_pattern(pattern: object) -> None:
             f"{pattern!r} has a wildcard of MQTT: here '*' stands for one level and '>' for all that follow, "
             f"so {meant!r} is what you mean"
         )
+    if "." in pattern and "/" not in pattern and any(wildcard in pattern for wildcard in "*>"):
+        raise InvalidTopicError(
+            f"{pattern!r} has a wildcard inside a level: '/' separates the levels of a topic, not '.', so "
+            f"{pattern.replace('.', '/')!r} is what you mean"
+        )
 
 
 def check_callback(callback: object) -> None:
     """Refuse what cannot be called."""
     if callback is not None and not callable(callback):
         raise refuse("callback", callback, "a function of one message, or None")
+
+
+def check_concurrency(concurrency: object, callback: object) -> None:
+    """Refuse callbacks at the same time where there is none."""
+    check_count("concurrency", concurrency, 1)
+    if concurrency != 1 and callback is None:
+        raise refuse("concurrency", concurrency, "1 where there is no callback")
 
 
 def check_flag(name: str, value: object) -> None:

@@ -11,7 +11,6 @@ import os
 import secrets
 import threading
 import time
-import warnings
 import weakref
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
@@ -47,10 +46,14 @@ from shoal.link.group import Group
 from shoal.link.keeper import Keeper
 from shoal.link.probe import is_loopback, multicast_problem
 from shoal.link.state import LinkState
+from shoal.messages import bus as notices
+from shoal.messages import named
 from shoal.selector import CorrelationFilter, Selector
 
 if TYPE_CHECKING:
     from shoal.bus.persistent import Persistence
+    from shoal.bus.receipt import Receipt
+    from shoal.bus.retained import Retained
     from shoal.bus.store_channel import StoreChannel
     from shoal.bus.transactions import Chains
 
@@ -99,6 +102,7 @@ class Connection:
         #: Its client id, once it needs a store.
         self._claim: Claim | None = None
         self._persistence: Persistence | None = None
+        self._retained: Retained | None = None
         self._transaction_chains: Chains | None = None
         self._making = threading.Lock()
         self._temporaries = itertools.count(1)
@@ -253,9 +257,17 @@ class Connection:
         states = [group.state() for group in list(self._groups.values())]
         return states if self.links is None else states + self.links.states()
 
+    def unreached(self) -> str:
+        """Where it connects to and never reached anybody, in words; nothing if it reached somebody."""
+        if self._groups or self.links is None or not self.node.has_unconfirmed():
+            return ""
+        return ", ".join(self.links.unreached())
+
     def shut_down(self) -> bool:
         """Leave without waiting for anybody: whether everybody had everything."""
         self.close_channel(0.0, nobody)
+        if self._retained is not None:
+            self._retained.close()
         if self.links is not None:
             self._end_links()
             # Its descriptor goes with it.
@@ -335,6 +347,20 @@ class Connection:
                 client = self.client
                 self._persistence = module.Persistence(self, channel, client.outbox, client.outbox_bytes_max)
             return self._persistence
+
+    def retained(self) -> "Retained":
+        """What keeps the last values that are published here, and answers fetches."""
+        self.check_open()
+        self.check_here()
+        with self._making:
+            if self._retained is None:
+                module = importlib.import_module("shoal.bus.retained")
+                self._retained = module.Retained(self)
+            return self._retained
+
+    def retained_id(self, number: int, topic: str, priority: int) -> str | None:
+        """The identity of a message that was published; `None` if it was dropped."""
+        return self.node.message_id(number, priority, topic=topic) if number else None
 
     @property
     def transaction_chains(self) -> "Chains":
@@ -509,37 +535,51 @@ class Connection:
 
     def say_failed(self, callback: Callable[..., object], message: Message, error: BaseException) -> None:
         """Log that a callback raised, unless it does so all the time."""
-        more = self.failures.admit(name_of(callback))
-        if more is not None:
-            log.error("a callback failed on %s%s", message.topic, more, exc_info=error)
+        line = self.failures.admit(
+            name_of(callback), notices.CALLBACK_FAILED(topic=message.topic, why=named(error))
+        )
+        if line is not None:
+            line.log(log, exc_info=error)
 
     def say_held(self) -> None:
         """Log how much was not logged."""
         self.events.warnings.close()
         for name, held in self.failures.take_held().items():
-            log.error("%s failed %d times more, which were not logged one by one", name, held)
+            notices.CALLBACK_ERRORS_SUPPRESSED(callback=name, count=held).log(log)
 
     def say_undelivered(self, undelivered: object) -> None:
         """Log that members lack messages of a connection that is closed."""
         if self.private:
             return
-        log.warning(
-            "%s was closed before every member had everything: %s; give it longer (linger_s), or flush first",
-            self.describe("Bus"),
-            undelivered,
-        )
+        notices.CLOSED_UNDELIVERED(bus=self.describe("Bus"), undelivered=undelivered).log(log)
 
 
 class _Persistently:
-    """Publishes persistent messages for a node, which does not keep its connection."""
+    """Publishes persistent and retained messages for a node, which does not keep its connection."""
 
     def __init__(self, target: "weakref.ref[Connection]") -> None:
         self._target = target
 
-    def __call__(self, topic: str, body: Any, **options: Any) -> int:
+    def __call__(
+        self, topic: str, body: Any, *, persistent: bool = False, retain: bool = False, **options: Any
+    ) -> "int | Receipt":
         connection = self._target()
         if connection is None:
             raise closed_error()
+        if not retain:
+            return self._persistent(connection, topic, body, options)
+        headers = {name: value for name, value in options.items() if name not in ("window", "timeout_s")}
+        with connection.retained().keeping(topic, body, headers) as keep:
+            if persistent:
+                receipt = self._persistent(connection, topic, body, options)
+                keep(receipt.id)
+                return receipt
+            number: int = connection.node.publish(topic, body, **options)
+            keep(connection.retained_id(number, topic, options.get("priority", 4)))
+            return number
+
+    @staticmethod
+    def _persistent(connection: Connection, topic: str, body: Any, options: dict[str, Any]) -> "Receipt":
         what = f"publishing on {topic!r} with persistent=True"
         return connection.persistence().publish(topic, body, what=what, **options)
 
@@ -560,9 +600,9 @@ def closing_on_error(connection: Connection) -> Iterator[None]:
         raise
 
 
-def warn_undelivered(what: str) -> None:
-    """Warn whoever left a `with` block while members lacked messages."""
-    warnings.warn(what, UndeliveredWarning, stacklevel=3)
+def warn_undelivered(bus: object, undelivered: object) -> None:
+    """Warn the caller that left a `with` block while members lacked messages."""
+    notices.CLOSED_UNDELIVERED(bus=bus, undelivered=undelivered).warn(UndeliveredWarning, stacklevel=3)
 
 
 def _node(config: ConnectionConfig) -> _core.Node:

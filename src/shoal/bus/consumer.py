@@ -4,15 +4,18 @@ import contextlib
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Iterator
 from types import TracebackType
-from typing import Any, Literal, NoReturn, Self
+from typing import Any, NoReturn, Self
 
 from shoal import _core
 from shoal._core import Message
 from shoal.bus.arguments import check_choice, check_count, check_seconds
 from shoal.bus.connection import closed_error
-from shoal.bus.readers import IsDone, threads_done
+from shoal.bus.options import Ack
+from shoal.bus.readers import IsDone, thread_here, threads_done
+from shoal.bus.receiver import Answering, Receiver
 from shoal.bus.store_channel import StoreChannel
 from shoal.bus.store_consumer import Inbox
 from shoal.bus.store_session import Body, Done
@@ -21,27 +24,35 @@ from shoal.bus.threads import start
 from shoal.errors import ClosedError, ShoalError, StoreError
 from shoal.signals import SIGNAL_S
 
-#: Who acknowledges: `auto`, when the next message is taken or the callback returned, or the program.
-Ack = Literal["auto", "manual"]
-#: Messages ahead of a reader, and about how many bytes: so many, or so many for each message it asks for.
-PREFETCH, PREFETCH_BYTES, PREFETCH_BYTES_EACH = 100, 1 << 20, 2048
+#: About how many bytes are ahead of a reader: so many, or so many for each message of `prefetch`.
+PREFETCH_BYTES, PREFETCH_BYTES_EACH = 1 << 20, 2048
 #: How long closing waits for the store.
 CLOSE_S = 2.0
 #: A message whose callback failed comes again after this.
 FAILED_DELAY_S = 1.0
 
 
-class ConsumerBase:
+class ConsumerBase(ABC):
     """What consumers of threads and of asyncio have in common. Waits for nothing."""
 
-    def __init__(self, owner: object, channel: StoreChannel, what: str, ack: Ack, prefetch: int) -> None:
+    def __init__(
+        self, owner: Answering, channel: StoreChannel, what: str, ack: Ack, prefetch: int | None
+    ) -> None:
         check_choice("ack", ack, Ack)
-        check_count("prefetch", prefetch, 1)
+        if prefetch is not None:
+            check_count("prefetch", prefetch, 1)
         # Whoever has a consumer has its connection.
         self._owner = owner
+        self._receiver = Receiver(owner, self)
         self._channel, self._what, self._ack, self._prefetch = channel, what, ack, prefetch
         self._check_here = channel.birth.check_here
         self._inbox: Inbox = _NONE
+        #: When the channel's thread was last asked to look.
+        self._looks_at = 0.0
+
+    @abstractmethod
+    def ack(self, message: Message, *, timeout_s: float | None = None) -> Awaitable[None] | None:
+        """Acknowledge a message, and wait until that is durable."""
 
     @property
     def pending(self) -> int:
@@ -65,6 +76,7 @@ class ConsumerBase:
         """Ring `bell` as `source` when there is something to receive, or never will be."""
         with self._channel.locked():
             self._inbox.on_change.append(lambda: bell.ring(source))
+            self._inbox.is_eager = True
             if self._inbox.pending or self.closed:
                 bell.ring(source)
 
@@ -87,28 +99,40 @@ class ConsumerBase:
             body,
             done,
             prefetch=self._prefetch,
-            prefetch_bytes=max(PREFETCH_BYTES, self._prefetch * PREFETCH_BYTES_EACH),
+            prefetch_bytes=max(PREFETCH_BYTES, (self._prefetch or 0) * PREFETCH_BYTES_EACH),
             auto=self._ack == "auto",
+            receiver=self._receiver,
         )
 
     def _take(self, reader: object, count_max: int) -> list[Message]:
         """Messages that are here; under the channel's lock."""
-        messages = self._inbox.take(reader, count_max, time.monotonic())
-        self._took(bool(messages))
+        now = time.monotonic()
+        messages = self._inbox.take(reader, count_max, now)
+        self._took(bool(messages), now)
         return messages
 
     def _take_one(self, reader: object) -> Message | None:
         """The next message, if it is here; under the channel's lock."""
-        message = self._inbox.take_one(reader, time.monotonic())
-        self._took(message is not None)
+        now = time.monotonic()
+        message = self._inbox.take_one(reader, now)
+        self._took(message is not None, now)
         return message
 
-    def _took(self, something: bool) -> None:
+    def _finish(self, reader: object) -> None:
+        """A reader asks for more: it has finished what it took; under the channel's lock."""
+        self._inbox.settle(reader, time.monotonic())
+
+    def _took(self, something: bool, now: float) -> None:
         expired = self._inbox.poll_expired()
         if expired is not None:
             self._channel.say(expired)
-        if self._inbox.has_word:
+        if self._inbox.has_word(now):
             self._channel.pump()
+        due = self._inbox.poll_timeout()
+        if due is not None and due > self._looks_at:
+            # The channel's thread sleeps for longer than that.
+            self._looks_at = due
+            self._channel.look_in_time()
         if not something and self._inbox.is_over:
             raise self._inbox.error or closed_error(f"{self._what} is closed, and everything was received")
 
@@ -177,21 +201,21 @@ class ConsumerBase:
 class Consumer(ConsumerBase):
     """Messages from a queue: iterate over it, or call `receive`. May be shared between threads.
 
-    With `ack="auto"` a message is acknowledged when the thread that received it takes the next one. Closing
-    acknowledges the last one of the thread that closes, unless it leaves a `with` statement with an
-    exception, and of threads that have ended; what another thread has in hand comes again. So does what is
-    not acknowledged when the program ends, however it ends.
+    With `ack="auto"` a thread has finished a message when it asks for the next one; the store knows it within
+    0.1 s. Closing acknowledges the last one of the thread that closes, unless it leaves a `with` statement
+    with an exception. What another thread has in hand comes again, also if that thread has ended. So does
+    what is not acknowledged when the program ends, however it ends.
     """
 
     def __init__(
         self,
-        owner: object,
+        owner: Answering,
         channel: StoreChannel,
         what: str,
         begin: Body,
         *,
         ack: Ack,
-        prefetch: int,
+        prefetch: int | None,
         timeout_s: float | None,
     ) -> None:
         super().__init__(owner, channel, what, ack, prefetch)
@@ -220,7 +244,7 @@ class Consumer(ConsumerBase):
         """
         # What is here already is for the process that asked for it.
         self._check_here()
-        reader = threading.get_ident()
+        reader = thread_here()
         lot = self._inbox.lots.get(reader)
         if lot:
             with contextlib.suppress(IndexError):
@@ -228,6 +252,7 @@ class Consumer(ConsumerBase):
         check_seconds("timeout_s", timeout_s, none="no end")
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         with self._changed:
+            self._finish(reader)
             while True:
                 message = self._take_one(reader)
                 if message is not None:
@@ -245,8 +270,10 @@ class Consumer(ConsumerBase):
         """
         check_count("count_max", count_max)
         self._check_here()
+        reader = thread_here()
         with self._changed:
-            return self._take(threading.get_ident(), min(count_max, sys.maxsize))
+            self._finish(reader)
+            return self._take(reader, min(count_max, sys.maxsize))
 
     def ack(self, message: Message, *, timeout_s: float | None = None) -> None:
         """Acknowledge a message, and wait until that is durable: it is never delivered again.

@@ -9,6 +9,9 @@ from shoal.errors import LinkError
 
 #: What a connection needs at most to begin with, in pairs: sockets, wake-ups, a probe.
 _PAIRS = 4
+#: Descriptors that connections of others leave free, as the extension does: for files, for names, for whoever
+#: asks how a daemon is.
+KEPT_FREE = 8
 
 
 def check_descriptors() -> None:

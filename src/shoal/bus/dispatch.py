@@ -3,10 +3,14 @@
 import select
 import threading
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from shoal import _core
 from shoal._core import Message
 from shoal.bus.threads import start
+
+if TYPE_CHECKING:
+    from shoal.bus.retained import Source
 
 Callback = Callable[[Message], object]
 #: Called with the message whose callback raised, and what it raised.
@@ -30,7 +34,7 @@ def call(callback: Callback, message: Message, failed: Failed) -> bool:
 class OwnThread:
     """The thread of one subscription's callback."""
 
-    def __init__(self, subscription: _core.Subscription, callback: Callback, failed: Failed) -> None:
+    def __init__(self, subscription: "Source", callback: Callback, failed: Failed) -> None:
         self._subscription = subscription
         name = f"shoal-{subscription.pattern}"
         self.thread = threading.Thread(
@@ -47,7 +51,7 @@ class OwnThread:
         self._subscription.close()
 
 
-def _run_own(subscription: _core.Subscription, callback: Callback, failed: Failed) -> None:
+def _run_own(subscription: "Source", callback: Callback, failed: Failed) -> None:
     # In Python, where a thread may be ended when the interpreter exits.
     subscription.mark_callback_thread()
     for message in subscription:
@@ -62,7 +66,7 @@ class SharedThread:
         #: `None` once the thread has ended.
         self._bell: _core.Bell | None = _core.Bell()
         self._lock = threading.Lock()
-        self._served: dict[int, tuple[_core.Subscription, Callback, Failed]] = {}
+        self._served: dict[int, tuple[Source, Callback, Failed]] = {}
         self._next = 1
         self._stopped = False
         self._ended = False
@@ -70,7 +74,7 @@ class SharedThread:
             target=self._run, args=(self._bell,), name=f"shoal-{name}", daemon=True
         )
 
-    def add(self, subscription: _core.Subscription, callback: Callback, failed: Failed) -> bool:
+    def add(self, subscription: "Source", callback: Callback, failed: Failed) -> bool:
         """Serve one more subscription; false if the thread has ended."""
         with self._lock:
             bell = self._bell

@@ -11,11 +11,14 @@ import threading
 import time
 import weakref
 from collections.abc import Callable
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from shoal import _core
 from shoal.bus.operations import Operation
 from shoal.bus.threads import start
+
+if TYPE_CHECKING:
+    from shoal.bus.retained import Source
 
 T = TypeVar("T")
 
@@ -49,7 +52,7 @@ class Doorbell:
         if asyncio.get_running_loop() is not self.loop:
             raise RuntimeError("this connection belongs to another event loop: open one in each")
 
-    def watch(self, subscription: _core.Subscription) -> tuple[int, asyncio.Event]:
+    def watch(self, subscription: "Source") -> tuple[int, asyncio.Event]:
         """An event that is set when a subscription has something to receive, and the number to `forget`."""
         source, self._next = self._next, self._next + 1
         arrived = self._arrived[source] = asyncio.Event()

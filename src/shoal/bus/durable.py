@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 
 from shoal.bus.arguments import check_flag, check_pattern, refuse, selector_of
-from shoal.bus.consumer import PREFETCH, Ack
-from shoal.bus.queues import OnFull, declaration
+from shoal.bus.options import Ack, OnFull
+from shoal.bus.queues import declaration
 from shoal.bus.store_errors import needs_client_id
 from shoal.bus.store_session import Body
 from shoal.errors import ConfigError
@@ -21,7 +21,7 @@ class Asked:
     what: str
     begin: Body
     ack: Ack
-    prefetch: int
+    prefetch: int | None
     durable: bool
 
 
@@ -34,7 +34,7 @@ def stored_of(
     selector: str | Selector | None = None,
     no_local: bool = False,
     ack: Ack = "auto",
-    prefetch: int = PREFETCH,
+    prefetch: int | None = None,
     start: str | int | None = None,
     expires_after_s: float | None = None,
     backlog_max_bytes: int | None = None,

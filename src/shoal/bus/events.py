@@ -13,6 +13,9 @@ from threading import Lock
 from typing import Any
 
 from shoal.bus.log_limit import LogLimit
+from shoal.messages import Line
+from shoal.messages import bus as notices
+from shoal.messages import link as link_notices
 
 log = logging.getLogger("shoal.bus")
 
@@ -258,63 +261,47 @@ def from_core(kind: str, node: int, details: Mapping[str, Any]) -> Event:
             return Unreadable(node, details["why"])
 
 
-def warning(event: Event) -> str | None:
-    """What to warn of, and what to do about it; `None` if the event is no reason to."""
+def warning(event: Event) -> Line | None:
+    """The log line of an event; `None` if it deserves none."""
     match event:
-        case MessagesLost(node, _, chain, first, last, segments):
-            which = f"numbers {first} to {last}" if first and last else f"{segments} datagrams"
-            return (
-                f"messages of member {node} are lost here for good ({which} of chain {chain}): "
-                "this program reads more slowly than others publish, or it was cut off, or a router on the "
-                "way went; if it is slow, read faster, use a narrower pattern or a selector, or have the "
-                "publisher keep more (cache_bytes)"
-            )
+        case MessagesLost(node, _, chain, first, last, _) if first and last:
+            return notices.MESSAGES_LOST(node=node, chain=chain, first=first, last=last)
+        case MessagesLost(node, _, chain, _, _, segments):
+            return notices.SEGMENTS_LOST(node=node, chain=chain, segments=segments)
         case MemberSlow(node):
-            return (
-                f"member {node} takes nothing any more, and publishing no longer waits for it; it "
-                "may lose messages: let it read faster, or give it more time (slow_after_s)"
-            )
+            return notices.MEMBER_SLOW(node=node)
         case MemberLeft(node, True):
-            return (
-                f"member {node} failed: nothing was heard of it; it crashed, or the network is cut, or this "
-                "program stood still when it left; what it published last may be missing here"
-            )
+            return notices.MEMBER_FAILED(node=node)
         case Unreadable(0, why):
-            return why
+            return notices.DATAGRAMS_UNREADABLE(why=why)
         case Unreadable(node, why):
-            return f"member {node} sends what cannot be read: {why}"
+            return notices.UNREADABLE(node=node, why=why)
         case NodeIdChanged(node, before):
-            return f"another node has our node id, {before}: ours is {node} now; nothing has to be done"
-        case LinkFailed(_, why):
-            return f"a link failed: {why}; nothing is sent or received on it any more: connect again"
-        case LinkDown(link, 0, address, why, False):
-            return (
-                f"{link} cannot be reached from {address}: {why}; nothing goes out or comes in until it is "
-                "there again, and then the group is joined again by itself"
-            )
-        case LinkDown(link, node, address, why, False):
-            return (
-                f"the link {link} with member {node} at {address} is down: {why}; what is published "
-                "meanwhile is kept for it, as far as there is room (resume_s, window_bytes)"
-            )
-        case LinkReconnecting(link, delay_s, why):
-            return f"the link {link} is tried again in {delay_s:.2g} s: {why}"
+            return notices.NODE_ID_CHANGED(node=node, before=before)
         case StoreDown(_, True, True):
-            return "the member that had the domain's queues in memory gave them up"
+            return notices.MEMORY_QUEUES_MOVED()
         case StoreDown(_, True):
-            return (
-                "the member that had the domain's queues in memory does not answer any more: what was in "
-                "them is lost; run a store if that must not be"
-            )
+            return notices.MEMORY_QUEUES_LOST()
         case StoreDown(name):
-            return f"the store {name!r} does not answer any more: what it did not store is kept meanwhile"
-        case BacklogDropped(name, messages):
-            return (
-                f"{messages} messages of {name!r} are lost: more waited than backlog_max_bytes allows, and "
-                "the oldest gave way; consume faster, or allow more"
-            )
+            return notices.STORE_DOWN(name=name)
+        case BacklogDropped(name, dropped):
+            return notices.BACKLOG_DROPPED(name=name, messages=dropped)
+        case _:
+            return _link_warning(event)
+
+
+def _link_warning(event: Event) -> Line | None:
+    match event:
+        case LinkFailed(_, why):
+            return link_notices.LINK_FAILED(why=why)
+        case LinkDown(link, 0, address, why, False):
+            return link_notices.GROUP_UNREACHABLE(link=link, address=address, why=why)
+        case LinkDown(link, node, address, why, False):
+            return link_notices.LINK_DOWN(link=link, node=node, address=address, why=why)
+        case LinkReconnecting(link, delay_s, why):
+            return link_notices.LINK_RECONNECTING(link=link, delay_s=delay_s, why=why)
         case LinkRefused(link, address, why):
-            return f"a connection from {address} to {link} was refused: {why}"
+            return link_notices.LINK_REFUSED(link=link, address=address, why=why)
         case _:
             return None
 
@@ -327,14 +314,14 @@ class Warnings:
 
     def add(self, event: Event) -> None:
         """Log a warning of an event that deserves one, unless one of its kind was logged a moment ago."""
-        text = warning(event)
-        if text is not None and (more := self._limit.admit(type(event).__name__)) is not None:
-            log.warning("%s%s", text, more)
+        line = warning(event)
+        if line is not None and (line := self._limit.admit(type(event).__name__, line)) is not None:
+            line.log(log)
 
     def close(self) -> None:
         """Log how many were held back."""
         for kind, held in self._limit.take_held().items():
-            log.warning("%d more of %s were not logged one by one", held, kind)
+            notices.LINES_SUPPRESSED(count=held, kind=kind).log(log)
 
 
 #: How often members and links are asked in turns, where both go on changing.

@@ -39,19 +39,16 @@ class Handle:
         """Who publishes here: a number drawn when the connection was made, which every message carries."""
         return self._connection.node.publisher
 
-    def message_id(
-        self, number: int, priority: int = 4, *, topic: str = "", persistent: bool = False
-    ) -> str | None:
+    def message_id(self, number: int, priority: int = 4, *, topic: str = "") -> str | None:
         """The identity of a message that `publish` returned the number of, as its readers see it.
+
+        The receipt of a persistent message has its identity.
 
         Args:
             number: what `publish` returned.
             priority: the message's.
             topic: the message's; it matters only if it starts with `_`.
-            persistent: it was published so.
         """
-        if persistent:
-            return self._connection.persistence().message_id(number)
         return self._connection.node.message_id(number, priority, topic=topic)
 
     @property
@@ -121,7 +118,7 @@ class Handle:
         self._connection.reload_keys()
 
     def stats(self) -> dict[str, int]:
-        """What the link did so far: datagrams, bytes, repairs. Empty without a network."""
+        """What this node did so far: filters evaluated, and datagrams, bytes and repairs of a network."""
         return self._connection.node.stats()
 
     def link(self) -> dict[str, Any]:

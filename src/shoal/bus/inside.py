@@ -10,6 +10,7 @@ from shoal.bus.connection import Connection
 from shoal.bus.subscription import Subscription
 from shoal.bus.sync import Bus
 from shoal.bus.waiting import run
+from shoal.link.keeper import Keeper
 
 
 def node_of(bus: Bus) -> _core.Node:
@@ -22,6 +23,18 @@ def be_private(bus: Bus) -> None:
     bus._connection.private = True
 
 
+def links_of(bus: Bus) -> Keeper | None:
+    """What keeps a connection's links with single programs, if it has such."""
+    return bus._connection.links
+
+
+def begin_instead(bus: Bus) -> None:
+    """Connect where TCP stands in for multicast: to the seeds, or where programs of this machine meet."""
+    own = bus._connection
+    if own.stand_in is not None:
+        run(own, operations.begin(own))
+
+
 def join_beside(bus: Bus, beside: Connection) -> None:
     """Link a connection with another one of this process, whatever others need to connect to that."""
     own = bus._connection
@@ -30,4 +43,4 @@ def join_beside(bus: Bus, beside: Connection) -> None:
 
 def core_of(subscription: Subscription) -> _core.Subscription:
     """The subscription as the extension has it. Whoever takes from it is its only reader."""
-    return subscription._subscription
+    return subscription._core

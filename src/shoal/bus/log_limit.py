@@ -1,15 +1,18 @@
-"""How often the same thing is logged: now and then, and what is held back is counted."""
+"""A limit on similar log lines: the limit counts the lines that it suppresses."""
 
 import threading
 import time
 from collections.abc import Callable, Hashable
+from dataclasses import replace
 
-#: Lines of one kind are counted over so long.
+from shoal.messages import Line
+
+#: The period over which lines of one kind are counted.
 LOG_EVERY_S = 10.0
 
 
 class LogLimit:
-    """Lets so many lines of each kind through in every `LOG_EVERY_S`. May be shared between threads."""
+    """Admits `lines_max` lines of each kind per `LOG_EVERY_S`. May be shared between threads."""
 
     def __init__(self, lines_max: int = 1, clock: Callable[[], float] = time.monotonic) -> None:
         self._lines_max = lines_max
@@ -19,8 +22,8 @@ class LogLimit:
         self._periods: dict[Hashable, tuple[float, int]] = {}
         self._held: dict[Hashable, int] = {}
 
-    def admit(self, kind: Hashable) -> str | None:
-        """What to add to the line, if it may be logged: how many were held back. `None` holds it back."""
+    def admit(self, kind: Hashable, line: Line) -> Line | None:
+        """The line, with the number of lines suppressed before it; `None` if this one is suppressed."""
         with self._lock:
             now = self._clock()
             began, lines = self._periods.get(kind, (now, 0))
@@ -31,10 +34,10 @@ class LogLimit:
                 return None
             self._periods[kind] = (began, lines + 1)
             held = self._held.pop(kind, 0)
-            return f" ({held} more since the last one)" if held else ""
+            return replace(line, suppressed=held)
 
     def take_held(self) -> dict[Hashable, int]:
-        """How many of each kind were held back and not mentioned since."""
+        """The number of suppressed lines of each kind that no later line reported."""
         with self._lock:
             held, self._held = self._held, {}
             return held

@@ -6,6 +6,7 @@ while it lives; when it is gone, the others begin again, with the next term. Wha
 """
 
 import hashlib
+from collections.abc import Mapping
 from typing import Any, Literal
 
 #: Where those who stand say so.
@@ -14,6 +15,8 @@ OWNER = "_store/owner"
 STAND_S, SAY_EVERY_S = 1.0, 0.25
 #: Whoever said nothing for so long does not stand any more.
 SILENT_S = 1.0
+#: Members that stand at once, of which one knows; and the highest term.
+OTHERS_MAX, TERM_MAX = 10_000, 1 << 62
 
 
 class Election:
@@ -45,13 +48,12 @@ class Election:
         """There is an owner, or was."""
         self.term = max(self.term, term)
 
-    def on_stand(self, now: float, body: Any) -> None:
-        """Somebody stands."""
-        try:
-            publisher, term = int(body["publisher"]), int(body["term"])
-        except (KeyError, TypeError, ValueError):
+    def on_stand(self, now: float, body: Mapping[str, Any]) -> None:
+        """Another member stands."""
+        publisher, term = body.get("publisher"), body.get("term")
+        if not isinstance(publisher, int) or not isinstance(term, int) or not 0 < term < TERM_MAX:
             return
-        if publisher != self._publisher:
+        if publisher != self._publisher and (publisher in self._others or len(self._others) < OTHERS_MAX):
             self._others[publisher] = now
         # Whoever stands for a term knows of the one before.
         self.term = max(self.term, term - 1)

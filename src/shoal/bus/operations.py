@@ -7,7 +7,7 @@ loop. Closing a generator gives back what it took, so a cancelled wait leaves no
 
 import time
 from collections.abc import Generator, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TypeVar
 
@@ -28,6 +28,7 @@ HEARD_S = 1.0
 STALL_S = 1.0
 #: A router that does not answer may be gone: so much later than that another way is used, if there is one.
 _REROUTED_S = 2.5
+_UNSETTLED = "the topology kept changing, so no answer counts; try again"
 
 
 def _deadline(timeout_s: float | None) -> float | None:
@@ -68,11 +69,15 @@ def heard(connection: Connection, pattern: str, store: int | None) -> Operation[
         yield deadline
 
 
-def dial(connection: Connection, targets: Iterable[Target], cost: int | None = None) -> Operation[None]:
+def dial(
+    connection: Connection, targets: Iterable[Target], cost: int | None = None
+) -> Operation[list[Dialler]]:
     """Keep targets connected, and wait until each was tried once. Raises if all of them refuse."""
     keeper, targets = connection.keeper(), list(targets)
     connection.node.expect_links(len(targets))
-    yield from settle(connection, [keeper.connect(target, cost) for target in targets])
+    diallers = [keeper.connect(target, cost) for target in targets]
+    yield from settle(connection, diallers)
+    return diallers
 
 
 def settle(connection: Connection, diallers: list[Dialler]) -> Operation[None]:
@@ -89,7 +94,9 @@ def settle(connection: Connection, diallers: list[Dialler]) -> Operation[None]:
 
 def begin(connection: Connection) -> Operation[None]:
     """Connect to where a connection leads at first, and wait until that was tried once."""
-    yield from dial(connection, connection.targets(), connection.config.cost)
+    diallers = yield from dial(connection, connection.targets(), connection.config.cost)
+    if connection.config.required and not any(one.state in ("up", "standby") for one in diallers):
+        raise LinkError("; ".join(f"cannot reach {one.url}: {one.why}" for one in diallers))
     if connection.stand_in is not None and connection.stand_in.meeting is not None:
         meeting = connection.keeper().meet(connection.stand_in.meeting)
         while not meeting.is_settled:
@@ -123,6 +130,7 @@ def flush(connection: Connection, timeout_s: float | None, deadline: float | Non
                     + _names(lacking)
                     + "".join(_lacking_behind(router, nodes) for router, nodes in behind.items())
                     + "".join(f"; {_unconfirmed(node)}" for node in routers)
+                    + (f"; {_UNSETTLED}" if connection.node.flush_is_unsettled(number) else "")
                     + connection.storing(),
                     tuple(sorted(named)),
                 )
@@ -148,6 +156,7 @@ def sync(connection: Connection, timeout_s: float | None) -> Operation[None]:
                 raise FlushError(
                     f"not every router said within {timeout_s} s that it knows the subscription"
                     + "".join(f"; {node} did not" for node in connection.node.flush_awaited(number))
+                    + (f"; {_UNSETTLED}" if connection.node.flush_is_unsettled(number) else "")
                 )
             yield deadline
     finally:
@@ -186,7 +195,8 @@ class Undelivered:
     """What a connection that closed could not deliver.
 
     Bytes that were not sent, who lacks about how many bytes, the routers that have not said that those behind
-    them have everything, what the store lacks, in words, and who lost messages for good.
+    them have everything, what the store lacks, in words, who lost messages for good, whether paths between
+    routers kept changing, and the addresses at which nobody was ever reached.
     """
 
     unsent_bytes: int = 0
@@ -194,9 +204,11 @@ class Undelivered:
     unconfirmed: tuple[int, ...] = ()
     unstored: str = ""
     losers: tuple[int, ...] = ()
+    unsettled: bool = False
+    unreached: str = ""
 
     def __bool__(self) -> bool:
-        return bool(self.unsent_bytes or self.lacking or self.unconfirmed or self.unstored or self.losers)
+        return self != Undelivered()
 
     def __str__(self) -> str:
         parts = [self.unstored] if self.unstored else []
@@ -204,14 +216,24 @@ class Undelivered:
         parts += [f"member {node} lacks about {lacks} bytes" for node, lacks in self.lacking]
         parts += [_unconfirmed(node) for node in self.unconfirmed]
         parts += [_lost(node) for node in self.losers]
+        parts += [_UNSETTLED] if self.unsettled else []
+        parts += [f"nobody was reached at {self.unreached}"] if self.unreached else []
         return ", ".join(parts)
 
 
 def deliver(connection: Connection, linger_s: float | None, stall_s: float) -> Operation[Undelivered]:
+    """Take nothing more, wait for the members as `_deliver` does, and say what was not delivered."""
+    unreached = connection.unreached()
+    undelivered = yield from _deliver(connection, linger_s, stall_s)
+    return replace(undelivered, unreached=unreached)
+
+
+def _deliver(connection: Connection, linger_s: float | None, stall_s: float) -> Operation[Undelivered]:
     """Take nothing more, and wait until every member has everything, as long as that gets on.
 
     Ends when all is acknowledged, when nobody acknowledged anything new for `stall_s`, or after `linger_s`. A
-    router that has not answered is given longer: it may be gone, and another way be found.
+    router that has not answered is given longer: it may have failed, and another path be found. A router that
+    failed before it answered is named: only that router knew what it had not forwarded.
     """
     node = connection.node
     node.stop()
@@ -225,7 +247,8 @@ def deliver(connection: Connection, linger_s: float | None, stall_s: float) -> O
     except LinkError:
         # What cannot be sent any more is not waited for.
         return Undelivered(*_backlog(connection))
-    asked: set[int] = set(node.flush_awaited(number)) if confirms else set()
+    # A member that is no router answers for itself, and nobody waits for one that failed.
+    programs = set(node.members) - set(node.flush_awaited(number))
     gone: set[int] = set()
     losers: set[int] = set()
     try:
@@ -240,10 +263,8 @@ def deliver(connection: Connection, linger_s: float | None, stall_s: float) -> O
                 # Whoever was silent is asked once more: slow is not dead.
                 node.end_flush(number)
                 number = node.begin_flush()
-                routers = set(node.flush_awaited(number)) if confirms else set()
-                # If no router is left, nobody says any more what those behind them have.
-                gone = asked if not routers else set()
-                asked |= routers
+                if confirms:
+                    gone |= set(silent) - programs - set(node.members)
             now, left = time.monotonic(), _size(node.backlog())
             if left < least:
                 least, moved = left, now
@@ -251,8 +272,12 @@ def deliver(connection: Connection, linger_s: float | None, stall_s: float) -> O
             stalled = moved + stall_s + (_REROUTED_S if awaited else 0.0)
             if now >= stalled or _is_over(deadline):
                 losers |= set(node.flush_losers(number))
-                unconfirmed = tuple(sorted(awaited | gone))
-                return Undelivered(*_backlog(connection), unconfirmed, losers=tuple(sorted(losers)))
+                return Undelivered(
+                    *_backlog(connection),
+                    unconfirmed=tuple(sorted(awaited | gone)),
+                    losers=tuple(sorted(losers)),
+                    unsettled=confirms and node.flush_is_unsettled(number),
+                )
             until = min(now + _CLOSE_CHECK_S, stalled)
             yield until if deadline is None else min(until, deadline)
     except LinkError:

@@ -10,7 +10,9 @@ import logging
 import os
 import secrets
 import socket
+import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,7 +20,9 @@ from typing import Any
 from shoal import _core
 from shoal._core import Log, RowsBuilder, take_rows
 from shoal.bus.store_chain import Chain
+from shoal.bus.store_protocol import QUEUES
 from shoal.errors import FullError, StoreError
+from shoal.messages import bus as notices
 
 log = logging.getLogger("shoal.bus")
 
@@ -54,16 +58,17 @@ class Outbox:
         self._read = self._stored
         self._noted_at = -NOTE_EVERY_S
         self._chain: Chain | None = None
+        #: Held while a message gets its number.
+        self._adding = threading.Lock()
+        #: Numbers and topics that live subscribers were not given; whoever gives them holds the lock.
+        self._unlive: deque[tuple[int, str]] = deque()
+        self._living = threading.Lock()
         # An offset counts from 0, a number from 1.
         self.builder = RowsBuilder(self.publisher, 5, self._log.end + 1)
 
     @staticmethod
     def open(path: Path, bytes_max: int) -> "Outbox":
         """The outbox in a directory, or a new one."""
-        try:
-            path.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise StoreError(f"the outbox {path} cannot be made: {error.strerror}") from error
         log_ = Log(
             path,
             # Nobody is called 0.
@@ -101,24 +106,33 @@ class Outbox:
                 f"outbox_bytes_max ({self._bytes_max}) lets it keep: start a store, or give it more room"
             )
         persistent = headers.pop("persistent", True)
-        return self.builder.add(
-            topic,
-            body,
-            persistent=persistent,
-            bytes_max=min(bytes_max, SEGMENT_BYTES // 2),
-            log=self._log,
-            **headers,
-        )
+        with self._adding:
+            number = self.builder.add(
+                topic,
+                body,
+                persistent=persistent,
+                bytes_max=min(bytes_max, SEGMENT_BYTES // 2),
+                log=self._log,
+                **headers,
+            )
+            if not topic.startswith(QUEUES):
+                self._unlive.append((number, topic))
+        return number
 
     def sync(self) -> None:
         """Return when everything added before is durable."""
         self._log.sync()
 
-    def pass_on(self, node: _core.Node, number: int, timeout_s: float | None) -> None:
-        """Publish a message for live subscribers."""
-        rows, _, count = take_rows(self._log, number - 1, number, 1, BYTES_TOGETHER)
-        if count:
-            _core.pass_on(node, rows, timeout_s)
+    def pass_on(self, node: _core.Node, timeout_s: float | None) -> None:
+        """Publish what is durable for live subscribers, in order, whoever added it."""
+        with self._living:
+            while self._unlive and self._unlive[0][0] <= self._log.durable_end:
+                number, topic = self._unlive[0]
+                if node.may_want(topic):
+                    rows, _, count = take_rows(self._log, number - 1, number, 1, BYTES_TOGETHER)
+                    if count:
+                        _core.pass_on(node, rows, timeout_s)
+                self._unlive.popleft()
 
     def _take(self) -> tuple[bytes, int, int] | None:
         """The next rows that are durable."""
@@ -126,7 +140,7 @@ class Outbox:
         if self._read >= end:
             return None
         # What lived too long here expires at the store at once.
-        now_us = time.time_ns() // 1000
+        now_us = self._log.clock_us
         rows, after, count = take_rows(
             self._log, self._read, end, self._rows_together, BYTES_TOGETHER, now_us
         )
@@ -144,7 +158,7 @@ class Outbox:
             try:
                 self._note()
             except StoreError as error:
-                log.warning("the outbox %s could not note how far the store is: %s", self.path, error)
+                notices.OUTBOX_NOT_NOTED(path=self.path, why=error).log(log)
 
     def _note(self) -> None:
         self._log.put(STORED, self._stored.to_bytes(8, "little"))
@@ -157,5 +171,5 @@ class Outbox:
             self._note()
             self._log.sync()
         except StoreError as error:
-            log.warning("the outbox %s could not note how far the store is: %s", self.path, error)
+            notices.OUTBOX_NOT_NOTED(path=self.path, why=error).log(log)
         self._log.close()

@@ -13,13 +13,15 @@ from typing import TYPE_CHECKING, Any
 from shoal._core import RowsBuilder
 from shoal.bus.arguments import check_count, check_seconds
 from shoal.bus.outbox import Outbox
+from shoal.bus.outbox_thread import OutboxThread
+from shoal.bus.receipt import Receipt
 from shoal.bus.store_chain import UNSTORED_BYTES_MAX, WORTHWHILE_BYTES, Chain
 from shoal.bus.store_channel import StoreChannel
 from shoal.bus.store_errors import seconds
 from shoal.bus.store_protocol import NAME_BYTES_MAX, is_queue_name, queue_topic
 from shoal.bus.store_session import Done
 from shoal.bus.store_waits import ask
-from shoal.errors import ClosedError, FlushError, InvalidDestinationError, StoreAwayError, StoreError
+from shoal.errors import ClosedError, FlushError, InvalidDestinationError, StoreUnavailableError
 
 if TYPE_CHECKING:
     from shoal.bus.connection import Connection
@@ -63,8 +65,10 @@ class Persistence:
         #: One thread at a time gives numbers, and publishes for live subscribers in their order.
         self._order = threading.Lock()
         self.outbox: Outbox | None = None
+        self._outbox_thread: OutboxThread | None = None
         if outbox is not None:
             self.outbox = Outbox.open(outbox, outbox_max)
+            self._outbox_thread = OutboxThread(self.outbox.sync)
             self._builder = self.outbox.builder
             self.chain = self.outbox.chain(CHAIN)
         else:
@@ -84,9 +88,9 @@ class Persistence:
         """The last number that was given."""
         return self._builder.next - 1
 
-    def message_id(self, number: int) -> str:
-        """The identity of a message."""
-        return f"ID:{self.publisher:016x}-{CHAIN}-{number}"
+    def receipt(self, number: int, *, stored: bool) -> Receipt:
+        """What the program gets for a message."""
+        return Receipt(f"ID:{self.publisher:016x}-{CHAIN}-{number}", stored)
 
     # --- for threads ---
 
@@ -98,14 +102,19 @@ class Persistence:
         what: str,
         window: int | None = None,
         timeout_s: float | None = None,
+        claimed: bool = False,
         **headers: Any,
-    ) -> int:
-        """Publish a message, and wait until it is kept; with a window, until all but so many are."""
+    ) -> Receipt:
+        """Publish a message, and wait until it is kept; with a window, until all but so many are.
+
+        With a window a refusal comes with the next message to the same destination, or with `flush`; if it is
+        `claimed`, with `wait`, which its caller calls.
+        """
         check_window(window)
         check_seconds("timeout_s", timeout_s, none="no end")
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         if self.outbox is not None:
-            return self._put_out(topic, body, deadline, headers)
+            return self.receipt(self._put_out(topic, body, deadline, headers), stored=False)
         memory = not headers.get("persistent", True)
         if not self.channel.is_ready(memory):
             self.channel.want(topic)
@@ -115,26 +124,27 @@ class Persistence:
                 left_s,
                 what,
             )
-        self.raise_failure()
+        if window is not None and not claimed:
+            self.raise_failure(topic)
         before = self.room(window)
         if before > self.chain.stored:
-            self._wait_here(before, left(deadline), what)
-        number = self.add(topic, body, headers, left(deadline))
+            self._wait_here(before, left(deadline), what, own=False)
+        number = self.add(topic, body, headers, left(deadline), claimed=claimed or window is None)
         if window is None:
             self._wait_here(number, left(deadline), what)
         elif self.is_worth_a_word:
             self.channel.pump()
-        return number
+        return self.receipt(number, stored=window is None)
 
-    def _wait_here(self, number: int, timeout_s: float | None, what: str) -> None:
-        ask(lambda done: self.wait(number, done), timeout_s, what, hear=self.channel.hear)
+    def _wait_here(self, number: int, timeout_s: float | None, what: str, *, own: bool = True) -> None:
+        ask(lambda done: self.wait(number, done, own=own), timeout_s, what, hear=self.channel.hear)
 
     def flush(self, timeout_s: float | None) -> None:
         """Wait until everything published before is stored."""
         last = self.last
         if last > self.chain.stored:
             try:
-                ask(lambda done: self.wait(last, done), timeout_s, "flush")
+                ask(lambda done: self.wait(last, done, own=False), timeout_s, "flush")
             except TimeoutError as error:
                 unstored = last - self.chain.stored
                 raise FlushError(
@@ -148,22 +158,20 @@ class Persistence:
 
         Whoever has a deadline waits until then; others as long as the store takes something every so often.
         """
-        last, refused, why = self.last, 0, ""
+        last, why = self.last, ""
         while (before := self.chain.stored) < last:
             patience_s = stall_s if deadline is None else max(deadline - time.monotonic(), 0.0)
             try:
-                ask(lambda done: self.wait(last, done), patience_s, "close")
-            except StoreAwayError:
+                ask(lambda done: self.wait(last, done, own=False), patience_s, "close")
+            except StoreUnavailableError:
                 if deadline is not None or self.chain.stored == before:
                     why = (
                         f"it took nothing for {seconds(patience_s)}" if patience_s else "nobody waited for it"
                     )
                     break
-            except StoreError as error:
-                refused, why = 1, str(error)
             except ClosedError:
                 break
-        lacks = last - self.chain.stored + self.chain.failures + refused
+        lacks = last - self.chain.stored + self.chain.failures
         failure = self.chain.take_failure()
         if not lacks:
             return ""
@@ -177,61 +185,84 @@ class Persistence:
             return self.last
         return 0 if window is None else self.last + 1 - window
 
-    def add(self, topic: str, body: Any, headers: dict[str, Any], timeout_s: float | None) -> int:
-        """Give a message its number, and publish it for live subscribers."""
+    def add(
+        self, topic: str, body: Any, headers: dict[str, Any], timeout_s: float | None, *, claimed: bool
+    ) -> int:
+        """Give a message its number, and publish it for live subscribers.
+
+        If its caller waits for it next it is `claimed`: a refusal that comes before is for nobody else.
+        """
         connection = self._connection()
         node = None if connection is None or topic.startswith("_queue/") else connection.node
         with self._order:
-            return self._builder.add(
-                topic,
-                body,
-                persistent=headers.pop("persistent", True),
-                bytes_max=self._bytes_max,
-                node=node,
-                timeout_s=timeout_s,
-                **headers,
-            )
+            number = self._builder.next
+            if claimed:
+                self.chain.claimed.add(number)
+            try:
+                return self._builder.add(
+                    topic,
+                    body,
+                    persistent=headers.pop("persistent", True),
+                    bytes_max=self._bytes_max,
+                    node=node,
+                    timeout_s=timeout_s,
+                    **headers,
+                )
+            except BaseException:
+                self.chain.claimed.discard(number)
+                raise
 
-    def wait(self, number: int, done: Done) -> None:
-        """Call `done` when a message is stored."""
-        self.channel.wait_stored(self.chain, number, done)
+    def wait(self, number: int, done: Done, *, own: bool = True) -> None:
+        """Call `done` when a message is stored; with why it is not, if it is the caller's `own`."""
+        self.channel.wait_stored(self.chain, number, done, own=own)
 
     @property
     def is_worth_a_word(self) -> bool:
         """Whether something can be sent now."""
         return self.chain.in_flight == 0 or self._builder.waiting_bytes >= WORTHWHILE_BYTES
 
-    def raise_failure(self) -> None:
-        """Raise why messages were refused that nobody waited for."""
-        failure: StoreError | None = self.chain.take_failure()
+    def raise_failure(self, destination: str | None = None) -> None:
+        """Raise why messages to a destination, or any, were refused that nobody waits for."""
+        with self.channel.lock:
+            failure = self.chain.take_failure(destination)
         if failure is not None:
             raise failure
 
-    def put_in_outbox(self, topic: str, body: Any, headers: dict[str, Any]) -> int:
-        """Append a message to the outbox; it is durable after `outbox.sync`."""
+    def put_out(
+        self, topic: str, body: Any, headers: dict[str, Any], deadline: float | None, done: Done
+    ) -> int:
+        """Append a message to the outbox, and call `done` when it is durable and published."""
+        assert self._outbox_thread is not None
+        number = self._put_in_outbox(topic, body, headers)
+        self._outbox_thread.add(lambda: self._send_from_outbox(left(deadline)), done)
+        return number
+
+    def _put_in_outbox(self, topic: str, body: Any, headers: dict[str, Any]) -> int:
         assert self.outbox is not None
         self.channel.want(topic)
         return self.outbox.add(topic, body, bytes_max=self._bytes_max, **headers)
 
-    def send_from_outbox(self, topic: str, number: int, timeout_s: float | None) -> None:
-        """A message is durable here: publish it for live subscribers, and let it go to the store."""
+    def _send_from_outbox(self, timeout_s: float | None) -> None:
+        """Messages are durable here: publish them for live subscribers, and let them go to the store."""
         assert self.outbox is not None
         connection = self._connection()
-        if connection is not None and not topic.startswith("_queue/") and connection.node.may_want(topic):
-            self.outbox.pass_on(connection.node, number, timeout_s)
+        if connection is not None:
+            self.outbox.pass_on(connection.node, timeout_s)
         # While a request is on its way this one goes with the next; without a store it waits for one.
         if self.channel.is_open and self.chain.in_flight == 0:
             self.channel.pump()
 
     def _put_out(self, topic: str, body: Any, deadline: float | None, headers: dict[str, Any]) -> int:
         assert self.outbox is not None
-        number = self.put_in_outbox(topic, body, headers)
+        number = self._put_in_outbox(topic, body, headers)
         self.outbox.sync()
-        self.send_from_outbox(topic, number, left(deadline))
+        self._send_from_outbox(left(deadline))
         return number
 
     def close(self) -> None:
         """Let go of the outbox."""
+        if self._outbox_thread is not None:
+            self._outbox_thread.close()
         if self.outbox is not None:
             self.outbox.close()
 

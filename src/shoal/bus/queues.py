@@ -1,26 +1,26 @@
 """Queues: a message goes to exactly one receiver."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from shoal._core import Message, read_rows
 from shoal.bus.arguments import check_choice, check_count, check_flag, check_seconds, selector_of
-from shoal.bus.consumer import PREFETCH, Ack, Consumer
+from shoal.bus.consumer import Consumer
+from shoal.bus.options import Ack, OnFull, QueueOptions
 from shoal.bus.persistent import check_queue_name, deadline_of, left
+from shoal.bus.receipt import Receipt
 from shoal.bus.store_protocol import BATCH_BYTES_MAX
 from shoal.bus.store_session import Body
 from shoal.bus.store_waits import ask, away
-from shoal.errors import StoreAwayError
+from shoal.errors import NoStoreError, StoreUnavailableError
 from shoal.selector import Selector
 from shoal.types import QueueName
 
 if TYPE_CHECKING:
     from shoal.bus.sync import Bus
 
-#: What a store does when a queue or a durable subscription has as much as it may.
-OnFull = Literal["refuse", "drop_oldest"]
 #: How long `receive_nowait` waits for the store when it is the first to receive.
 OPEN_S = 1.0
 #: Messages of one answer to a browser.
@@ -127,7 +127,7 @@ class Queue(QueueBase):
         self,
         body: Any = None,
         *,
-        properties: Any = None,
+        properties: Mapping[str, Any] | None = None,
         priority: int = 4,
         ttl_s: float | None = None,
         correlation_id: str | bytes | None = None,
@@ -140,31 +140,30 @@ class Queue(QueueBase):
         connection: int | None = None,
         window: int | None = None,
         timeout_s: float | None = None,
-    ) -> str:
-        """Send a message, and wait until it is kept.
+    ) -> Receipt:
+        """Send a message, and wait until the store has it.
 
         Args:
             body: as for `Bus.publish`; so are the headers.
-            persistent: it survives a crash of the store. One that is not is kept in memory where the domain
-            has no store.
-            delivery_delay_s: nobody receives it before so many seconds.
+            persistent: the message survives a crash of the store. If false, and the domain has no store, a
+                program of the domain keeps the message in memory.
+            delivery_delay_s: receivers get the message after this many seconds at the earliest.
             group: messages of one group go to one receiver at a time, in order (JMSXGroupID).
-            window: do not wait for this one, but until all but so many are kept. `Bus.flush` waits for the
-            rest, and errors of
-                those not waited for are raised by the next call.
-            timeout_s: how long to wait; `None` is as long as it takes.
+            window: return while at most this many messages are unconfirmed. `Bus.flush` waits for them, and
+                the next call raises their errors.
+            timeout_s: how long to wait; `None` waits without limit.
 
         Returns:
-            The message's identity.
+            The message's identity, and whether a store has it.
 
         Raises:
             NoStoreError: there is no store; the error says how to start one.
             StoreFullError: the store, or this queue, takes no more.
-            StoreAwayError: the store did not answer in time; the message may be kept all the same.
+            StoreUnavailableError: the store did not answer in time; the message may be kept all the same.
         """
         check_flag("persistent", persistent)
         persistence = self._bus._connection.persistence()
-        number = persistence.publish(
+        return persistence.publish(
             self._topic,
             body,
             what=f"sending into the queue {str(self._name)!r}",
@@ -182,13 +181,12 @@ class Queue(QueueBase):
             window=window,
             timeout_s=timeout_s,
         )
-        return persistence.message_id(number)
 
     def consume(
         self,
         *,
         selector: str | Selector | None = None,
-        prefetch: int = PREFETCH,
+        prefetch: int | None = None,
         ack: Ack = "auto",
         timeout_s: float | None = None,
     ) -> Consumer:
@@ -196,10 +194,10 @@ class Queue(QueueBase):
 
         Args:
             selector: only messages that match; the others are for others.
-            prefetch: how many messages may be here before they are asked for, which nobody else gets
-            meanwhile.
-            ack: `auto` acknowledges a message when the next one is taken; `manual` leaves it to
-            `Consumer.ack`.
+            prefetch: messages buffered locally, unavailable to other workers; by default as many as this
+                consumer takes in 0.1 s, and none beside the one in hand if that takes longer.
+            ack: `auto` acknowledges a message when the program takes the next one; `manual` leaves it to
+                `Consumer.ack`.
             timeout_s: how long to wait for the store.
         """
         begin = self._consuming(selector)
@@ -237,7 +235,9 @@ class Queue(QueueBase):
         deadline = deadline_of(timeout_s)
         try:
             consumer = self._consumer(timeout_s)
-        except StoreAwayError:
+        except NoStoreError:
+            raise
+        except StoreUnavailableError:
             return None
         return consumer.receive(left(deadline))
 
@@ -245,7 +245,9 @@ class Queue(QueueBase):
         """Messages that are here already. The first call begins to receive, for which it waits a second."""
         try:
             return self._consumer(OPEN_S).receive_nowait(count_max)
-        except StoreAwayError:
+        except NoStoreError:
+            raise
+        except StoreUnavailableError:
             return []
 
     def __iter__(self) -> Iterator[Message]:
@@ -268,7 +270,7 @@ class Queue(QueueBase):
                 return
             body = body | {"start": start}
 
-    def declare(self, *, timeout_s: float | None = None, **options: Any) -> None:
+    def declare(self, *, timeout_s: float | None = None, **options: Unpack[QueueOptions]) -> None:
         """Change what the queue was told: see `Bus.queue`."""
         body = self._say("declare", **declaration(**options))
         self._bus._connection.ask_store(

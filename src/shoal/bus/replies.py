@@ -17,7 +17,15 @@ from typing import Any
 
 from shoal import _core
 from shoal._core import Message
-from shoal.errors import ClosedError, FullError, NoReplyError, NoRespondersError, RemoteError, ShoalError
+from shoal.errors import (
+    ClosedError,
+    FullError,
+    MessageFormatError,
+    NoReplyError,
+    NoRespondersError,
+    RemoteError,
+    ShoalError,
+)
 
 #: The property that tells what kind of answer it is.
 KIND = "_reply"
@@ -70,7 +78,7 @@ class Replies:
         if waiting is None:
             return
         if kind_of(message) == NOBODY:
-            waiting.put(NoRespondersError(str(message.body)))
+            waiting.put(NoRespondersError(_said_of(message)))
         else:
             waiting.asked.add(message.sender)
             waiting.put(message)
@@ -118,6 +126,14 @@ class Replies:
         """End every request."""
         for waiting in list(self._waiting.values()):
             waiting.put(error())
+
+
+def _said_of(message: Message) -> str:
+    """The text of a message, whatever its body is."""
+    try:
+        return str(message.body)
+    except MessageFormatError as error:
+        return str(error)
 
 
 def answerers(node: _core.Node, topic: str) -> int | None:

@@ -5,6 +5,9 @@ ahead of the store's word. What the store refuses comes back as an error to whoe
 sent behind it comes back as a hole, and is sent again. A new session begins with everything that is not
 stored.
 
+A refusal belongs to its row. A caller that waits for the row gets it. Otherwise it is kept until a caller
+asks for refusals of the row's destination, or for all of them.
+
 A *patient* chain, an outbox's, gives nothing up that may be taken later: it tries again.
 """
 
@@ -12,9 +15,9 @@ import heapq
 import itertools
 from collections import deque
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
-from shoal._core import split_rows
+from shoal._core import check_rows, split_rows
 from shoal.bus.store_errors import error_of
 from shoal.errors import ShoalError, StoreError
 
@@ -24,6 +27,8 @@ IN_FLIGHT_MAX = 4
 WORTHWHILE_BYTES = 64 << 10
 #: Bytes that are not stored yet; beyond it whoever adds waits.
 UNSTORED_BYTES_MAX = 32 << 20
+#: Refusals that nobody asked for; of more the oldest are forgotten, and counted.
+REFUSALS_MAX = 10_000
 #: How long a patient chain waits before it tries again what was refused.
 RETRY_S = 1.0
 #: What is refused for good, though somebody is patient.
@@ -43,6 +48,15 @@ class Batch:
 
     def __init__(self, rows: bytes, first: int, last: int) -> None:
         self.rows, self.first, self.last = rows, first, last
+
+
+class Refused(NamedTuple):
+    """A row that was given up, and that nobody waited for."""
+
+    destination: str
+    error: StoreError
+    #: Its caller is about to wait for it.
+    is_claimed: bool
 
 
 class Chain:
@@ -72,11 +86,14 @@ class Chain:
         #: Answers still to come for requests that are to be sent again.
         self._holes_due = 0
         self._retry_at: float | None = None
-        self._waiting: list[tuple[int, int, Done]] = []
+        #: Number, order, whom to tell, and whether the row is the caller's own: then a refusal is for it.
+        self._waiting: list[tuple[int, int, Done, bool]] = []
         self._order = itertools.count()
-        #: Why rows were given up that nobody waited for, the last of them, and how many these are.
-        self._failure: StoreError | None = None
+        #: Rows that were given up, by number, and how many nobody was told of.
+        self._refused: dict[int, Refused] = {}
         self.failures = 0
+        #: Rows whose callers wait for them, or are about to.
+        self.claimed: set[int] = set()
 
     # --- getters ---
 
@@ -95,17 +112,30 @@ class Chain:
 
     # --- commands ---
 
-    def wait(self, number: int, done: Done) -> None:
-        """Call `done` when everything up to a number is stored."""
-        if number <= self.stored:
-            done(None)
-        else:
-            heapq.heappush(self._waiting, (number, next(self._order), done))
+    def wait(self, number: int, done: Done, *, own: bool = True) -> None:
+        """Call `done` when everything up to a number is stored; if the row is `own`, with why it is not."""
+        if number > self.stored:
+            heapq.heappush(self._waiting, (number, next(self._order), done, own))
+            return
+        refused = self._refused.pop(number, None) if own else None
+        self.claimed.discard(number)
+        self.failures -= refused is not None
+        done(None if refused is None else refused.error)
 
-    def take_failure(self) -> StoreError | None:
-        """Why rows were given up that nobody waited for, once."""
-        failure, self._failure, self.failures = self._failure, None, 0
-        return failure
+    def take_failure(self, destination: str | None = None) -> StoreError | None:
+        """Why rows to a destination, or any, were given up that nobody waits for: the first, once."""
+        found = [
+            number
+            for number, refused in self._refused.items()
+            if not refused.is_claimed and destination in (None, refused.destination)
+        ]
+        if not found:
+            return None
+        errors = [self._refused.pop(number).error for number in found]
+        self.failures -= len(errors)
+        if len(errors) > 1:
+            errors[0].add_note(f"{len(errors) - 1} more messages were refused")
+        return errors[0]
 
     def restart(self) -> None:
         """A new session begins: what is not stored is sent again."""
@@ -118,7 +148,7 @@ class Chain:
         self._flying.clear()
         self._unsent.clear()
         self.unstored_bytes = 0
-        for _, _, done in self._waiting:
+        for _, _, done, _ in self._waiting:
             done(error)
         self._waiting.clear()
 
@@ -174,7 +204,7 @@ class Chain:
             # Only some of them may be at fault.
             self._put_first([Batch(rows, number, number) for number, rows in split_rows(refused.rows)])
         else:
-            self._fail(refused.first, error_of(body))
+            self._fail(refused, error_of(body))
 
     def handle_timeout(self, now: float) -> None:
         """Time has passed."""
@@ -227,19 +257,35 @@ class Chain:
         self._unsent.extendleft(reversed(batches))
         self.unstored_bytes += sum(len(batch.rows) for batch in batches)
 
-    def _fail(self, number: int, error: StoreError) -> None:
+    def _fail(self, batch: Batch, error: StoreError) -> None:
         """Give one row up."""
+        number = batch.first
         # Rows are refused in order, so everything before is stored or was given up.
         self.stored = max(self.stored, number)
         told = False
         while self._waiting and self._waiting[0][0] <= number:
-            waiting, _, done = heapq.heappop(self._waiting)
-            done(error if waiting == number else None)
-            told = told or waiting == number
-        if not told:
-            self._failure = error
-            self.failures += 1
+            waiting, _, done, own = heapq.heappop(self._waiting)
+            is_its = own and waiting == number
+            done(error if is_its else None)
+            told = told or is_its
+        is_claimed = number in self.claimed
+        self.claimed.discard(number)
+        if told:
+            return
+        self.failures += 1
+        error.message_id = f"ID:{self.publisher:016x}-{self.chain}-{number}"
+        self._refused[number] = Refused(self._destination_of(batch), error, is_claimed)
+        if len(self._refused) > REFUSALS_MAX:
+            del self._refused[next(iter(self._refused))]
+
+    def _destination_of(self, batch: Batch) -> str:
+        try:
+            return check_rows(batch.rows, self.publisher, self.chain, batch.first - 1)[4][0][0]
+        except (ShoalError, IndexError):
+            return ""
 
     def _tell(self, through: int) -> None:
         while self._waiting and self._waiting[0][0] <= through:
             heapq.heappop(self._waiting)[2](None)
+        if self.claimed:
+            self.claimed = {number for number in self.claimed if number > through}

@@ -27,13 +27,25 @@ from shoal.bus.store_consumer import Inbox, offset_of
 from shoal.bus.store_ear import HERES, REPLIES, Ear
 from shoal.bus.store_errors import no_store
 from shoal.bus.store_finder import Finder, Here
-from shoal.bus.store_protocol import HERE, WHO, keeps, requests_topic, session_topic
+from shoal.bus.store_greeting import Greeting
+from shoal.bus.store_protocol import (
+    HERE,
+    LINK_LEASE_S,
+    WHO,
+    body_of,
+    is_said,
+    keeps,
+    requests_topic,
+    session_topic,
+)
 from shoal.bus.store_session import Body, Done, Session
 from shoal.bus.threads import start
 from shoal.bus.waiting import run
 from shoal.config import ConnectionConfig
-from shoal.errors import ClosedError, FullError, ShoalError, StoreError
-from shoal.link.address import target_of
+from shoal.errors import ClosedError, ConfigError, FullError, ShoalError, StoreDeniedError, StoreError
+from shoal.link.address import Target, target_of
+from shoal.messages import bus as notices
+from shoal.messages import named
 
 if TYPE_CHECKING:
     from shoal.bus.connection import Connection
@@ -85,6 +97,10 @@ class StoreChannel:
         self._connection = connection
         self.birth = connection.birth
         self._url = url
+        self._token = connection.client.own_token()
+        #: Why what answered is no store of ours, if that is so; the thread drops the link to it.
+        self._denied: StoreDeniedError | None = None
+        self._is_deceived = False
         name = f"process {os.getpid()} on {socket.gethostname()}"
         #: Everything here happens under it.
         self.lock = self._lock = threading.RLock()
@@ -94,6 +110,9 @@ class StoreChannel:
         self._session.kept = kept
         self._session.on_state = self._on_state
         self._session.on_refused = self._on_refused
+        self._session.on_lost = self._on_lost
+        self._session.on_impostor = self._on_impostor
+        self._session.on_waiting = _log_waiting
         self._session.on_not_kept = lambda destination: self.want(destination, instead=True)
         self._session.on_dropped = lambda name, messages: connection.tell(BacklogDropped(name, messages))
         self._finder = Finder()
@@ -111,7 +130,8 @@ class StoreChannel:
         self._waiting: list[Waiting] = []
         #: Who has the queues in memory where there is no store; this member's own, if it is the one.
         self._election = Election(connection.config.domain, connection.node.publisher)
-        self._can_own = url is None and connection.config.scheme in ("norm", "inproc")
+        # Members prove nothing to each other: who has a token wants a store that does.
+        self._can_own = url is None and self._token is None and connection.config.scheme in ("norm", "inproc")
         self._owned: Any = None
         self._standing: _core.Subscription | None = None
         self._was_open = self._said_none = False
@@ -123,7 +143,7 @@ class StoreChannel:
         self._is_memory = False
         #: Only a store that keeps will do, from now on: one was there, or messages wait in an outbox. Then a
         #: store that is away is waited for, and nobody's memory takes what it was promised for.
-        self._only_kept = kept
+        self._only_kept = kept or self._token is not None
         #: What was asked for first: the store is the one that keeps it.
         self._destination: str | None = None
         #: The store that answered last does.
@@ -227,25 +247,45 @@ class StoreChannel:
                 chain.restart()
             self._session.chains.append(chain)
 
-    def wait_stored(self, chain: Chain, number: int, done: Done) -> None:
+    def wait_stored(self, chain: Chain, number: int, done: Done, *, own: bool = True) -> None:
         """Call `done` when the rows up to a number are stored; sends what is to be sent."""
         with self._lock:
             if self._stopped:
                 done(None, closed())
                 return
-            chain.wait(number, lambda error: done(None, error))
+            chain.wait(number, lambda error: done(None, error), own=own)
             self._pump()
+
+    def look_in_time(self) -> None:
+        """Let the channel's thread see that something is due sooner than it thinks."""
+        self._ear.ring()
 
     def pump(self) -> None:
         """Send what is to be sent, unless the link is full."""
         with self._lock:
             self._pump()
 
-    def open_inbox(self, begin: Body, done: Done, *, prefetch: int, prefetch_bytes: int, auto: bool) -> Inbox:
+    def open_inbox(
+        self,
+        begin: Body,
+        done: Done,
+        *,
+        prefetch: int | None,
+        prefetch_bytes: int,
+        auto: bool,
+        receiver: object = None,
+    ) -> Inbox:
         """Begin to consume."""
         with self._lock:
             self._consumers += 1
-            inbox = Inbox(self._consumers, begin, prefetch=prefetch, prefetch_bytes=prefetch_bytes, auto=auto)
+            inbox = Inbox(
+                self._consumers,
+                begin,
+                prefetch=prefetch,
+                prefetch_bytes=prefetch_bytes,
+                auto=auto,
+                receiver=receiver,
+            )
             if self._stopped:
                 done(None, closed())
             else:
@@ -301,7 +341,7 @@ class StoreChannel:
                 return
             for inbox in list(self._session.inboxes.values()):
                 inbox.settle_all(is_done)
-                acks = inbox.poll_acks(now=True)
+                acks = inbox.poll_acks()
                 if acks is not None:
                     self._session.say(acks)
             self._session.bye()
@@ -344,9 +384,9 @@ class StoreChannel:
                         return
                     self._drop_link("its link was closed")
                 except ShoalError as error:
-                    more = self._log_limit.admit("failed")
-                    if more is not None:
-                        log.warning("the way to the store failed, and is opened again: %s%s", error, more)
+                    line = self._log_limit.admit("failed", notices.STORE_LINK_FAILED(why=error))
+                    if line is not None:
+                        line.log(log)
                     self._drop_link(str(error))
                     with self._lock:
                         self._why, self._open_at = str(error), time.monotonic() + OPEN_AGAIN_S
@@ -375,7 +415,7 @@ class StoreChannel:
             due += [waiting.until for waiting in self._waiting]
             if any(waiting.memory for waiting in self._waiting) and self._known_at > time.monotonic():
                 due.append(self._known_at)
-            if self._url is not None and self._node is None:
+            if (self._url is not None and self._node is None) or self._open_at > time.monotonic():
                 due.append(self._open_at)
             if self._unsaid is not None:
                 due.append(time.monotonic() + FULL_CHECK_S)
@@ -390,7 +430,11 @@ class StoreChannel:
         self._hear_heres()
         self._hear_link()
         now = time.monotonic()
+        if self._is_deceived:
+            self._is_deceived = False
+            self._drop_link(str(self._denied))
         with self._lock:
+            self._hear_heartbeats(now)
             self._session.handle_timeout(now)
             current = self._here.store if self._here is not None else None
             memory, destination = not self._only_kept, self._destination
@@ -399,7 +443,7 @@ class StoreChannel:
         if self._url is not None and self._node is None:
             if now >= self._open_at:
                 self._open_url(self._url)
-        elif wanted is not None and (idle or self._is_another(wanted)):
+        elif wanted is not None and now >= self._open_at and (idle or self._is_another(wanted)):
             if self._url is None and (self._node is None or self._is_another(wanted)):
                 self._open(wanted)
             else:
@@ -420,8 +464,10 @@ class StoreChannel:
     def _hear_heres(self) -> None:
         heres = self._heres
         for message in (heres.receive_nowait(100) or ()) if heres is not None else ():
-            with self._lock, contextlib.suppress(ShoalError):
-                self._finder.on_here(time.monotonic(), message.body)
+            body = body_of(message)
+            if body is not None:
+                with self._lock:
+                    self._finder.on_here(time.monotonic(), body)
 
     def _hear_replies(self) -> None:
         replies = self._replies
@@ -431,17 +477,28 @@ class StoreChannel:
                 return
             now = time.monotonic()
             with self._lock:
+                if replies is not self._replies:
+                    # What a session before this one was told.
+                    return
                 for message in messages:
                     self._hear(now, message)
                 self._pump()
 
     def _hear(self, now: float, message: _core.Message) -> None:
+        body = body_of(message)
+        if body is None or not is_said(body):
+            self._ignore("it is no answer of a store")
+            return
         try:
-            body = message.body
-            if isinstance(body, dict):
-                self._session.handle(now, body)
-        except (ShoalError, KeyError, TypeError, ValueError) as error:
-            log.error("the store said what makes no sense here, which is ignored: %r", error)
+            self._session.handle(now, body)
+        except Exception as error:
+            # Whatever the fields are, the thread that hears the store goes on.
+            self._ignore(named(error))
+
+    def _ignore(self, why: str) -> None:
+        line = self._log_limit.admit("ignored", notices.STORE_ANSWER_IGNORED(why=why))
+        if line is not None:
+            line.log(log)
 
     def _hear_link(self) -> None:
         """Hear of the store's own link: one that did not go on where it broke needs a new session."""
@@ -455,6 +512,16 @@ class StoreChannel:
                 if was_up and not event.resumed:
                     with self._lock:
                         self._session.end()
+
+    def _hear_heartbeats(self, now: float) -> None:
+        """A link of our own to the store beats by itself, also while Python code holds up one of its ends."""
+        bus = self._bus
+        if bus is not None and self._session.is_silent(now):
+            links = bus._connection.links
+            # A store in this process is silent only if this process is.
+            age_s = 0.0 if links is None else min(links.heard().values(), default=None)
+            if age_s is not None:
+                self._session.handle_link(now - age_s)
 
     def _ask(self, now: float) -> None:
         """Ask for stores, as long as none is known."""
@@ -483,7 +550,8 @@ class StoreChannel:
             else:
                 self._said_none = True
                 others = "" if self._destination is None else self._finder.others(now, self._destination)
-                waiting.done(None, no_store(waiting.what, waiting.look_s, self._why, others))
+                error = self._denied or no_store(waiting.what, waiting.look_s, self._why, others)
+                waiting.done(None, error)
 
     # --- queues in memory, where there is no store ---
 
@@ -517,8 +585,9 @@ class StoreChannel:
             self._standing = node.open_subscription(OWNER, queue_bytes_max=1 << 20, when_full="drop_old")
             self._standing.attach_bell(self._ear.bell, HERES)
         for message in self._standing.receive_nowait(100) or ():
-            with contextlib.suppress(ShoalError):
-                election.on_stand(now, message.body)
+            body = body_of(message)
+            if body is not None:
+                election.on_stand(now, body)
         match election.poll(now, alone=now >= self._known_at and not node.members):
             case "say":
                 with contextlib.suppress(FullError):
@@ -529,7 +598,7 @@ class StoreChannel:
     def _own(self) -> None:
         module = importlib.import_module("shoal.store.memory")
         self._owned = module.open_memory(self._connection.config, self._election.term)
-        log.info("the domain has no store: this program has its queues, in memory")
+        notices.MEMORY_OWNER().log(log)
 
     def _owned_id(self) -> str:
         return f"{self._owned.log.store_id:016x}"
@@ -544,11 +613,12 @@ class StoreChannel:
     def _open_url(self, url: str) -> None:
         """The store's address was given: what it is, it says there."""
         target = target_of(url, self._connection.config.port)
-        bus = self._tcp(target.host, target.port, self._connection.config.domain)
+        bus = self._tcp(target, self._connection.config.domain)
         heres = bus._connection.node.open_subscription(HERE, queue_bytes_max=1 << 20, when_full="drop_old")
         heres.attach_bell(self._ear.bell, HERES)
         with self._lock:
             self._bus, self._node, self._heres = bus, bus._connection.node, heres
+            self._session.greets = Greeting(self._token)
             self._bus._connection.node.attach_bell(self._ear.bell)
             self._finder.look(time.monotonic())
 
@@ -561,6 +631,7 @@ class StoreChannel:
             node.attach_bell(self._ear.bell)
         with self._lock:
             self._here, self._bus, self._node = here, bus, node
+            self._session.greets = Greeting(None if self._is_inside(here) else self._token)
         self._begin()
 
     def _begin(self) -> None:
@@ -571,7 +642,8 @@ class StoreChannel:
         with self._lock:
             # Until then nobody says anything, whoever wants to.
             self._unsaid, self._topic = None, ""
-            self._session.begin(time.monotonic())
+            is_linked = self._bus is not None and self._bus._connection.links is not None
+            self._session.begin(time.monotonic(), LINK_LEASE_S if is_linked else None)
             session = self._session.id
         # An address that was given may be that of somebody who only leads to the store.
         private = here.private if self._url is not None else self._bus is not None
@@ -586,24 +658,33 @@ class StoreChannel:
 
     def _link_to(self, here: Here) -> "Bus | None":
         """A bus to a store alone; none if only the domain's own leads there."""
-        store = self._connection.store
-        name = getattr(store, "channel", None) if _is_beside(store, here) else None
-        if name is not None:
-            return _bus(ConnectionConfig(scheme="inproc", domain=name))
+        if self._is_inside(here):
+            return _bus(ConnectionConfig(scheme="inproc", domain=self._connection.store.channel))
         if self._connection.config.scheme == "inproc" or here.memory:
             return None
         for url in here.urls:
-            with contextlib.suppress(ShoalError):
-                target = target_of(url, 0)
-                return self._tcp(target.host, target.port, here.domain)
+            try:
+                return self._tcp(target_of(url, 0), here.domain)
+            except ShoalError as error:
+                self._why = f"{url}: {error}"
         return None
 
-    def _tcp(self, host: str, port: int, domain: str) -> "Bus":
+    def _is_inside(self, here: Here) -> bool:
+        """Whether a store is the one of this process."""
+        store = self._connection.store
+        return _is_beside(store, here) and getattr(store, "channel", None) is not None
+
+    def _tcp(self, target: Target, domain: str) -> "Bus":
+        if target.scheme not in ("tcp", "tls"):
+            raise ConfigError(
+                f"{target.url} is no address of a store: use tcp://host:port or tls://host:port"
+            )
         config = ConnectionConfig(
-            scheme="tcp",
-            host=host,
-            port=port,
+            scheme=target.scheme,
+            host=target.host,
+            port=target.port,
             domain=domain,
+            **(self._connection.client.tls() if target.scheme == "tls" else {}),
             connect_timeout_s=CONNECT_S,
             reconnect_max_s=1.0,
             heartbeat_s=1.0,
@@ -614,7 +695,7 @@ class StoreChannel:
             connection = bus._connection
             run(connection, operations.dial(connection, [config.target()]))
             if not self._url and not any(state.state == "up" for state in bus.links):
-                raise FullError(f"nobody answers at {host}:{port}")
+                raise FullError(f"nobody answers at {target.url}")
         except BaseException:
             bus.close(0.0)
             raise
@@ -624,10 +705,10 @@ class StoreChannel:
         self._close_link()
         with self._lock:
             if self._here is not None:
-                self._finder.forget(self._here.store)
+                self._finder.forget(self._here)
             self._here = None
             self._session.end()
-        log.info("the way to the store is closed: %s", why)
+        notices.STORE_LINK_CLOSED(why=why).log(log)
 
     def _close_link(self) -> None:
         with self._lock:
@@ -667,7 +748,26 @@ class StoreChannel:
                 self._session.refuse(body, error)
             self._unsaid = None
 
+    def _on_lost(self) -> None:
+        if (line := self._log_limit.admit("lost", notices.STORE_LINK_LOSS())) is not None:
+            line.log(log)
+
+    def _on_impostor(self, error: StoreDeniedError) -> None:
+        """What answered did not prove to be the store: look for another one."""
+        if self._here is not None:
+            self._finder.ban(time.monotonic(), self._here)
+        self._denied, self._is_deceived = error, True
+        self._open_at = time.monotonic() + OPEN_AGAIN_S
+        here = self._here
+        store = "a store" if here is None else f"{here.name!r} at {', '.join(here.urls)}"
+        if (
+            line := self._log_limit.admit("unproven", notices.STORE_UNPROVEN(why=error, store=store))
+        ) is not None:
+            line.log(log)
+        self._ear.ring()
+
     def _on_refused(self, error: StoreError) -> None:
+        self._open_at = time.monotonic() + OPEN_AGAIN_S
         refused, self._waiting = self._waiting, []
         for waiting in refused:
             waiting.done(None, error)
@@ -675,7 +775,7 @@ class StoreChannel:
     def _on_state(self) -> None:
         state = self._session.state
         if state == "open":
-            self._was_open, self._said_none, self._why = True, False, ""
+            self._was_open, self._said_none, self._why, self._denied = True, False, "", None
             self._is_memory = self._here is not None and self._here.memory
             self._only_kept = self._only_kept or not self._is_memory
             self._compare()
@@ -692,6 +792,13 @@ class StoreChannel:
 def closed() -> ClosedError:
     """What ends whatever waits when a connection closes."""
     return ClosedError("the connection is closed")
+
+
+def _log_waiting(name: str, body: Body) -> None:
+    silent, left = f"{body['silent_s']:.1f}", f"{body['left_s']:.1f}"
+    notices.MESSAGES_IN_FLIGHT(
+        messages=body["messages"], name=name, holder=body["holder"], silent=silent, left=left
+    ).log(log)
 
 
 def _is_beside(store: Any, here: Here) -> bool:

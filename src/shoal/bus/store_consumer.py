@@ -1,30 +1,49 @@
 """What a store delivers to one consumer: what is ready, what is held, what may come. Waits for nothing.
 
-A message is *ready* when it is here, *held* when the program has it and did not acknowledge it. Credit is
-given for what was taken out of the ready ones, so that at most `prefetch` messages are ready. Everything
-belongs to a lease; a new session brings a new one, and what was ready or held under the old one comes again,
-marked as redelivered.
+A message is *ready* when it is here, *held* when the program has it and did not acknowledge it. Everything
+belongs to a lease. A new session brings a new one, and begins with a report of the old one: what the program
+finished, and what it was handed. So a store that was started again marks and counts what was handed over, and
+nothing else.
+
+With automatic acknowledgement a *reader* finishes what it took when it asks for the next message. The store
+hears of it within `ACK_S`, together with what else was finished. It also hears what a program has in hand, so
+that it counts hand-overs if the program dies: at once for a message that came before and for a reader that
+takes its time, and otherwise within `ACK_S`.
+
+Credit is given for what was taken out of the ready ones, so that at most `prefetch` messages are ready.
+Without a `prefetch`, as many are ready as the readers take in `PREFETCH_S`; readers that take longer for one
+message get the next one when they ask for it, so that other consumers have work.
 
 A reader that is fast takes a *lot*: some messages at once, which it then gets one by one without the lock. It
-has them when it gets them; what it did not get is ready again if the consumer ends.
+has them when it gets them; what it did not get is ready again if the reader slows down or the consumer ends.
 """
 
 import contextlib
+import math
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from typing import Any
 
 from shoal._core import Message, offsets_of, read_rows
 from shoal.bus.readers import IsDone
+from shoal.bus.store_protocol import RUNS_MAX
 from shoal.errors import LeaseError, StoreError
 
 #: Acknowledgements that wait to be sent together, or a quarter of the prefetch up to so many; fewer if
 #: nothing else is ready.
 ACKS_TOGETHER, ACKS_TOGETHER_MAX = 64, 1000
+#: What a reader finished, and what it has in hand, is said to the store this late at the most.
+ACK_S = 0.05
 #: Messages of a lot, at the most.
 LOT_MAX = 256
 #: A reader that is done with its lot so soon takes a larger one.
 LOT_S = 0.001
+#: Without a `prefetch` as many messages are ready as readers take in this time, and no more than so many.
+PREFETCH_S, PREFETCH_MAX = 0.1, 1000
+#: Sessions that were lost before the store said that the consumer began, at the most.
+SESSIONS_MAX = 100
+#: Acknowledgements of which the store did not say that they are durable; beyond, it is asked.
+UNCONFIRMED_MAX = 10_000
 
 Request = dict[str, Any]
 
@@ -44,11 +63,24 @@ class Inbox:
     """One consumer. For one thread at a time."""
 
     def __init__(
-        self, number: int, begin: Request, *, prefetch: int, prefetch_bytes: int, auto: bool
+        self,
+        number: int,
+        begin: Request,
+        *,
+        prefetch: int | None,
+        prefetch_bytes: int,
+        auto: bool,
+        receiver: object = None,
     ) -> None:
         self.number = number
-        self._begin, self._prefetch, self._prefetch_bytes = begin, prefetch, prefetch_bytes
+        self._begin, self._prefetch_bytes = begin, prefetch_bytes
+        #: Messages that may be ready now, and whether that follows the pace of the readers.
+        self._prefetch, self._is_paced = (1, True) if prefetch is None else (prefetch, False)
+        #: Readers hear that something came, and do not ask before: they get the next one unasked.
+        self.is_eager = False
         self._auto = auto
+        #: What its messages are acknowledged and answered through.
+        self._receiver = receiver
         self.lease: int | None = None
         #: Why nothing more will come, once that is so.
         self.error: StoreError | None = None
@@ -60,11 +92,30 @@ class Inbox:
         #: Called when something can be received, or never will be.
         self.on_change: list[Callable[[], None]] = []
         self._ready: deque[Message] = deque()
-        self._held: dict[int, None] = {}
-        #: The last message of each reader, which is acknowledged with the next one it takes.
+        self._held: dict[int, Message] = {}
+        #: What each reader took last, which it has finished when it asks for more.
         self._last: dict[Hashable, list[int]] = {}
         self._acks: list[int] = []
-        self._acks_together = max(ACKS_TOGETHER, min(prefetch // 4, ACKS_TOGETHER_MAX))
+        self._acks_together = max(ACKS_TOGETHER, min((prefetch or 0) // 4, ACKS_TOGETHER_MAX))
+        #: What was acknowledged because a reader finished it, and what was acknowledged or given back because
+        #: the program said so; and both before requests whose answers say that it is durable.
+        self._said: list[int] = []
+        self._told: list[int] = []
+        self._unconfirmed: deque[tuple[int, list[int], list[int]]] = deque()
+        #: What was handed over and the store was not told of; whether that is to be said at once.
+        self._handed: list[int] = []
+        self._is_handed_due = self._is_ack_due = False
+        #: When what was finished or handed over is to be said.
+        self._say_at: float | None = None
+        #: Which deliveries these are, of those that are not the first.
+        self._counts: dict[int, int] = {}
+        #: What the last lease ended with, and the sessions since then, until the next one begins.
+        self._former: Request | None = None
+        self._lost: list[str] = []
+        #: A reader asks for a message, and none is ready.
+        self._is_asked = False
+        self._granted_at = 0.0
+        self._taken_at_grant = 0
         #: What fast readers took and were not given yet. Each takes out of its own without the lock.
         self.lots: dict[Hashable, deque[Message]] = {}
         #: How many each reader took last, and when.
@@ -90,6 +141,15 @@ class Inbox:
         self._held.clear()
         self._last.clear()
         self._acks.clear()
+        self._unconfirmed.clear()
+        self._said.clear()
+        self._told.clear()
+        self._handed.clear()
+        self._counts.clear()
+        self._is_handed_due = self._is_ack_due = False
+        self._say_at = None
+        self._is_asked = False
+        self._taken_at_grant = 0
         self._sizes.clear()
         self._expiries.clear()
         self._expired.clear()
@@ -124,41 +184,55 @@ class Inbox:
     # --- commands; each returns what is to be said to the store ---
 
     def begin(self) -> Request:
-        """Begin, in a new session."""
+        """Begin, in a new session; of the last one it is said what the program did."""
+        if self._lost and self._former is None:
+            self._former = self._report()
         self.lease = None
         self._reset()
         self._granted, self._granted_bytes = self._prefetch, self._prefetch_bytes
-        return {
+        request = {
             **self._begin,
             "consumer": self.number,
             "messages": self._granted,
             "bytes": self._granted_bytes,
         }
+        if self._former is None:
+            return request
+        return request | {"former": self._former | {"sessions": self._lost}}
 
     def take(self, reader: Hashable, count_max: int = 1, now: float = 0.0) -> list[Message]:
-        """The next messages that are ready, and not too old now.
-
-        What this reader took before is acknowledged, if automatic.
-        """
+        """The next messages that are ready, and not too old now."""
         if self._paused:
             return []
         lot = self.lots.get(reader)
         if lot:
             return list(_taken_from(lot, count_max))
         self.lots.pop(reader, None)
-        self.settle(reader)
         while self._ready:
             count = min(count_max, len(self._ready))
             messages = [self._ready.popleft() for _ in range(count)]
             self._count_taken(count)
-            self._held.update(dict.fromkeys(offsets_of(messages)))
+            self._held.update(zip(offsets_of(messages), messages, strict=True))
             if self._expiries:
                 messages = self._still_good(messages, now)
             if messages:
+                offsets = offsets_of(messages)
                 if self._auto:
-                    self._last[reader] = offsets_of(messages)
+                    self._last.setdefault(reader, []).extend(offsets)
+                self._hand_over(offsets, now)
+                self._is_asked = self._is_asked or len(messages) < count_max
                 return messages
+        self._is_asked = True
         return []
+
+    def _hand_over(self, offsets: list[int], now: float) -> None:
+        """The program has these from now on; those of a lot, as soon as it gets them."""
+        self._handed += offsets
+        self._say_later(now)
+
+    def _say_later(self, now: float) -> None:
+        if self._say_at is None:
+            self._say_at = now + ACK_S
 
     def _still_good(self, messages: list[Message], now: float) -> list[Message]:
         """Those that are not too old."""
@@ -180,34 +254,59 @@ class Inbox:
     def take_one(self, reader: Hashable, now: float) -> Message | None:
         """The next message that is ready; a fast reader takes a lot with it, and finds the rest there."""
         size, at = self._paces.get(reader, (1, 0.0))
-        # Nobody looks at how old a message of a lot is.
-        is_fast = self._auto and now - at < LOT_S and not self._expiries
-        count_max = min(2 * size, LOT_MAX, max(1, self._prefetch // 4)) if is_fast else 1
+        is_fast = now - at < LOT_S
+        # Nobody looks at how old a message of a lot is. One that came before may be what ended its reader:
+        # the store is told of it by itself.
+        has_lot = self._auto and is_fast and not self._expiries and not self._counts
+        count_max = min(2 * size, LOT_MAX, max(1, self._prefetch // 4)) if has_lot else 1
         messages = self.take(reader, count_max, now)
         if not messages:
             return None
         self._paces[reader] = (len(messages), now)
         if self._auto:
             self.lots[reader] = deque(messages[1:])
+        self._is_handed_due = self._is_handed_due or not is_fast or messages[0].redelivered
         return messages[0]
 
-    def _take_back(self) -> None:
-        """What readers took and were not given is ready again; all but the last that they got is done."""
-        for reader, lot in self.lots.items():
-            back = list(_taken_from(lot, len(lot)))
-            offsets = set(offsets_of(back))
-            got = [offset for offset in self._last.get(reader, ()) if offset not in offsets]
-            self._acknowledge(got[:-1])
-            self._last[reader] = got[-1:]
-            self._ready.extendleft(reversed(back))
-            self._taken -= len(back)
-            self.give_up(offsets)
-        self.lots.clear()
+    def _take_back(self, reader: Hashable) -> None:
+        """What a reader took and was not given is ready again; all but the last that it got is finished."""
+        lot = self.lots.pop(reader)
+        back = list(_taken_from(lot, len(lot)))
+        offsets = set(offsets_of(back))
+        got = [offset for offset in self._last.get(reader, ()) if offset not in offsets]
+        self._acknowledge(got[:-1])
+        self._last[reader] = got[-1:]
+        self._ready.extendleft(reversed(back))
+        self._taken -= len(back)
+        self._taken_at_grant = min(self._taken_at_grant, self._taken)
+        self.give_up(offsets)
 
-    def settle(self, reader: Hashable) -> None:
-        """A reader is done with what it took last."""
-        if self._last and (last := self._last.pop(reader, None)) is not None:
+    def _take_all_back(self) -> None:
+        for reader in list(self.lots):
+            self._take_back(reader)
+
+    def settle(self, reader: Hashable, now: float = 0.0) -> None:
+        """A reader asks for more: it has finished what it took."""
+        if self._last and not self.lots.get(reader) and (last := self._last.pop(reader, None)) is not None:
             self._acknowledge(last)
+            self._say_later(now)
+
+    def handle_timeout(self, now: float) -> None:
+        """Time has passed: what readers finished is acknowledged, what they have in hand is to be said."""
+        if self._say_at is None or now < self._say_at:
+            return
+        for reader, lot in list(self.lots.items()):
+            taken, left = self._last.get(reader, []), len(lot)
+            got = len(taken) - left
+            if got > 1:
+                self._acknowledge(taken[: got - 1])
+                self._last[reader] = taken[got - 1 :]
+            elif left:
+                # It takes its time: others may have the rest.
+                self._take_back(reader)
+        # A lot is looked at again.
+        self._say_at = now + ACK_S if any(self.lots.values()) else None
+        self._is_handed_due, self._is_ack_due = bool(self._handed), bool(self._acks)
 
     def keep_back(self, message: Message) -> None:
         """Do not acknowledge a message with the next one: its reader failed, or says so itself."""
@@ -218,7 +317,7 @@ class Inbox:
 
     def settle_all(self, is_done: IsDone) -> None:
         """Readers that are done with what they took last acknowledge it; others have it in hand."""
-        self._take_back()
+        self._take_all_back()
         for reader in [reader for reader in self._last if is_done(reader)]:
             self.settle(reader)
 
@@ -246,16 +345,19 @@ class Inbox:
         return found
 
     def acknowledge(self, offsets: Iterable[int]) -> Request:
-        """Acknowledge messages now."""
-        self._acknowledge(offsets)
-        request = self.poll_acks(now=True)
-        assert request is not None
-        return request
+        """Acknowledge messages now, because the program says so: it is told if they come again."""
+        own = list(offsets)
+        self.give_up(own)
+        self._told += own
+        finished, self._acks = self._acks, []
+        self._said += finished
+        return {"op": "ack", "consumer": self.number, "lease": self.lease, "offsets": runs_of(own + finished)}
 
     def give_up(self, offsets: Iterable[int]) -> None:
-        """Messages are acknowledged by somebody else, a transaction: they are held no more."""
+        """Messages are acknowledged by somebody else, a transaction, or given back: they are held no more."""
         for offset in offsets:
             self._held.pop(offset, None)
+            self._counts.pop(offset, None)
 
     def dead(self, offsets: list[int], delay_s: float) -> Request:
         """Have messages put aside; those that the store cannot put aside come again after a while."""
@@ -264,6 +366,8 @@ class Inbox:
     def release(self, offsets: list[int], delay_s: float | None, *, seen: bool = True) -> Request:
         """Give messages back."""
         self.give_up(offsets)
+        if seen:
+            self._told += offsets
         request: Request = {"op": "release", "lease": self.lease, "offsets": runs_of(offsets), "seen": seen}
         if delay_s is not None:
             request["delay_s"] = delay_s
@@ -272,6 +376,7 @@ class Inbox:
     def put_back(self, offset: int, group: str, delay_s: float | None) -> bool:
         """Give a message of a group back as soon as nothing more comes: whether to ask for a pause."""
         self.give_up([offset])
+        self._told.append(offset)
         self._returns.append((offset, delay_s))
         self._returned_groups.add(group)
         return len(self._returns) == 1
@@ -310,13 +415,14 @@ class Inbox:
     def pause(self) -> Request:
         """Let nothing more come; the answer to this says that nothing does."""
         self._paused = True
-        self._take_back()
+        self._take_all_back()
         return {"op": "credit", "consumer": self.number, "messages": 0, "bytes": 0}
 
     def recover(self) -> list[Request]:
         """Give back everything that is held or ready, after a pause, and go on."""
         self._last.clear()
         held = list(self._held)
+        self._handed.clear()
         unseen = offsets_of(list(self._ready))
         self._count_taken(len(self._ready))
         self._ready.clear()
@@ -332,7 +438,7 @@ class Inbox:
     def cancel(self) -> Request:
         """End; what is not acknowledged goes back."""
         self.closed = True
-        self._take_back()
+        self._take_all_back()
         unseen = runs_of(offsets_of(list(self._ready)))
         self._ready.clear()
         self._changed()
@@ -340,13 +446,29 @@ class Inbox:
 
     def unseen(self) -> list[int]:
         """What is ready, as runs."""
-        self._take_back()
+        self._take_all_back()
         return runs_of(offsets_of(list(self._ready)))
 
-    def lose(self) -> None:
+    def lose(self, session: str) -> None:
         """The session is over: what nobody has received yet comes again in the next one."""
-        self._take_back()
+        self._take_all_back()
         self._ready.clear()
+        if session and session not in self._lost:
+            self._lost = [*self._lost, session][-SESSIONS_MAX:]
+        self.lease = None
+
+    def _report(self) -> Request:
+        """What the program did under the last lease. What is not persistent is delivered once at the most."""
+        finished = [*self._acks, *self._said, *(at for _, some, _ in self._unconfirmed for at in some)]
+        handed = [*self._told, *(at for _, _, some in self._unconfirmed for at in some)]
+        for offset, message in self._held.items():
+            (handed if message.persistent else finished).append(offset)
+        counts = {offset: self._counts[offset] for offset in handed if offset in self._counts}
+        return {
+            "finished": runs_of(finished)[:RUNS_MAX],
+            "handed": runs_of(handed)[:RUNS_MAX],
+            "counts": dict(list(counts.items())[: RUNS_MAX // 2]),
+        }
 
     def fail(self, error: StoreError) -> None:
         """Nothing more will come."""
@@ -358,6 +480,7 @@ class Inbox:
     def on_began(self, answer: Request) -> None:
         """The store has the consumer."""
         self.lease = answer["lease"]
+        self._former, self._lost = None, []
 
     def on_deliver(self, now: float, body: Request) -> None:
         """Messages came."""
@@ -369,10 +492,12 @@ class Inbox:
             consumer=self.number,
             lease=body["lease"],
             counts=body.get("counts"),
+            receiver=self._receiver,
         )
         self._arrived += len(messages)
         self._sizes.append((self._arrived, len(body["rows"])))
         self._ready.extend(messages)
+        self._counts.update(body.get("counts") or {})
         self._expiries.update(
             (offset, now + left_us / 1e6) for offset, left_us in body.get("lives", {}).items()
         )
@@ -381,33 +506,72 @@ class Inbox:
 
     # --- output ---
 
-    def poll_acks(self, *, now: bool = False) -> Request | None:
-        """Acknowledgements to be sent: now, or because they are many, or nothing else is to be done."""
-        if not self._acks or not (now or self._is_worth_it()):
+    def poll_timeout(self) -> float | None:
+        """When to come back."""
+        return None if self.lease is None else self._say_at
+
+    def poll_acks(self, now: float | None = None) -> Request | None:
+        """Acknowledgements to be sent: because they are many, or late, or nothing is ready; or at once."""
+        if not self._acks or not (now is None or self._is_worth_it(now)):
             return None
-        offsets, self._acks = self._acks, []
+        offsets, self._acks, self._is_ack_due = self._acks, [], False
+        self._said += offsets
         return {"op": "ack", "consumer": self.number, "lease": self.lease, "offsets": runs_of(offsets)}
 
-    def poll_credit(self) -> Request | None:
-        """Credit to be given, because half of it is used up."""
-        return self._credit() if self._is_credit_due() else None
+    def poll_handed(self) -> Request | None:
+        """What the program has in hand and the store was not told of."""
+        if not self._is_handed_due or self.lease is None:
+            return None
+        self._is_handed_due = False
+        rest = {offset for lot in self.lots.values() for offset in offsets_of(list(lot))}
+        handed = [offset for offset in self._handed if offset in self._held and offset not in rest]
+        self._handed = [offset for offset in self._handed if offset in rest]
+        if not handed:
+            return None
+        return {"op": "handed", "consumer": self.number, "lease": self.lease, "offsets": runs_of(handed)}
+
+    def poll_credit(self, now: float) -> Request | None:
+        """Credit to be given, because half of it is used up, or a reader asks for more."""
+        return self._credit(now) if self._is_credit_due() else None
+
+    def has_word(self, now: float) -> bool:
+        """Whether there is something to be said."""
+        is_due = self._is_handed_due or (bool(self._acks) and self._is_worth_it(now))
+        return is_due or self._is_credit_due()
 
     @property
-    def has_word(self) -> bool:
-        """Whether there is something to be said."""
-        return (bool(self._acks) and self._is_worth_it()) or self._is_credit_due()
+    def is_unsure(self) -> bool:
+        """Whether the store is to be asked if what was acknowledged is durable."""
+        return len(self._said) + len(self._told) >= UNCONFIRMED_MAX
 
-    def _is_worth_it(self) -> bool:
-        return len(self._acks) >= self._acks_together or not self._ready
+    def mark(self, number: int) -> None:
+        """A request with this number follows what was acknowledged so far; its answer confirms all of it."""
+        if self._said or self._told:
+            self._unconfirmed.append((number, self._said, self._told))
+            self._said, self._told = [], []
+
+    def confirm(self, number: int) -> None:
+        """The request with this number was answered."""
+        while self._unconfirmed and self._unconfirmed[0][0] <= number:
+            self._unconfirmed.popleft()
+
+    def _is_worth_it(self, now: float) -> bool:
+        is_late = self._is_ack_due or (self._say_at is not None and now >= self._say_at)
+        return is_late or len(self._acks) >= self._acks_together or not self._ready
 
     def _is_credit_due(self) -> bool:
-        if self.lease is None or self._paused or self.closed:
+        if self.lease is None or self._paused or self.closed or self.retired:
             return False
         used = self._taken + self._prefetch - self._granted
         used_bytes = self._taken_bytes + self._prefetch_bytes - self._granted_bytes
+        if self._is_paced and self._prefetch == 1 and not self.is_eager:
+            # The next one is for whoever asks first.
+            return self._is_asked and used > 0
         return 2 * used >= self._prefetch or 2 * used_bytes >= self._prefetch_bytes
 
-    def _credit(self) -> Request:
+    def _credit(self, now: float = 0.0) -> Request:
+        if self._is_paced and now:
+            self._follow_pace(now)
         self._granted = self._taken + self._prefetch
         self._granted_bytes = self._taken_bytes + self._prefetch_bytes
         return {
@@ -416,6 +580,14 @@ class Inbox:
             "messages": self._granted,
             "bytes": self._granted_bytes,
         }
+
+    def _follow_pace(self, now: float) -> None:
+        """As many are ready as readers took in a while, at most twice as many as before."""
+        elapsed_s = max(now - self._granted_at, 1e-6)
+        pace = math.ceil((self._taken - self._taken_at_grant) * PREFETCH_S / elapsed_s)
+        self._prefetch = max(1, min(pace, 2 * self._prefetch, PREFETCH_MAX))
+        self._granted_at, self._taken_at_grant = now, self._taken
+        self._is_asked = False
 
     def _count_taken(self, count: int) -> None:
         self._taken += count
@@ -427,6 +599,8 @@ class Inbox:
         done = [offset for offset in offsets if offset in held]
         for offset in done:
             del held[offset]
+            if self._counts:
+                self._counts.pop(offset, None)
         self._acks += done
 
     def _changed(self) -> None:
@@ -448,11 +622,8 @@ def offset_of(message: Message) -> int:
     return delivery[1]
 
 
-def requests_of(inbox: Inbox) -> Iterator[Request]:
+def requests_of(inbox: Inbox, now: float) -> Iterator[Request]:
     """What a consumer has to say by itself."""
-    acks = inbox.poll_acks()
-    if acks is not None:
-        yield acks
-    credit = inbox.poll_credit()
-    if credit is not None:
-        yield credit
+    for request in (inbox.poll_acks(now), inbox.poll_handed(), inbox.poll_credit(now)):
+        if request is not None:
+            yield request

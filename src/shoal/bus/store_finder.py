@@ -1,14 +1,27 @@
 """Which store to talk to: hears what stores say of themselves, and chooses. Waits for nothing."""
 
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from shoal.bus.store_protocol import keeps
+from shoal.types import is_text
 
 #: A store that said nothing for so long is no candidate.
 SILENT_S = 5.0
 #: When to ask for stores again, after the first time; then every so often.
 ASK_AGAIN_S = (0.1, 0.2, 0.5, 1.0)
+#: Stores of which a client knows at once; more are ignored until some fall silent.
+HEARD_MAX = 1000
+#: Names, addresses and patterns that a store may say, and how long each may be.
+NAMES_MAX, NAME_CHARACTERS_MAX = 100, 1000
+#: What did not prove to be a store is tried again after this.
+BAN_S = 30.0
+#: A store's id, and its addresses.
+Place = tuple[str, tuple[str, ...]]
+#: A store's id is part of the topic that it hears requests on.
+_STORE_ID = re.compile(r"[0-9a-f]{1,16}")
 #: States in which a store can be talked to. One that is full still gives what it has.
 _USABLE = ("open", "full")
 
@@ -31,31 +44,52 @@ class Here:
     #: It said so on a bus that only it and its clients are on.
     private: bool = False
 
+    @property
+    def place(self) -> "Place":
+        """Which store, and where: another one may say the same id."""
+        return (self.store, self.urls)
+
     @classmethod
-    def of(cls, body: Any) -> "Here | None":
+    def of(cls, body: Mapping[str, Any]) -> "Here | None":
         """What a message on `_store/here` says; none if it makes no sense."""
-        try:
-            return cls(
-                store=str(body["store"]),
-                run=str(body["run"]),
-                name=str(body["name"]),
-                domain=str(body["domain"]),
-                urls=tuple(str(url) for url in body["urls"]),
-                term=int(body["term"]),
-                state=str(body["state"]),
-                patterns=tuple(str(pattern) for pattern in body["patterns"]),
-                memory=bool(body.get("memory", False)),
-                private=bool(body.get("private", False)),
-            )
-        except (KeyError, TypeError, ValueError):
+        texts = [body.get(name) for name in ("store", "run", "name", "domain", "state")]
+        urls, patterns, term = body.get("urls"), body.get("patterns"), body.get("term")
+        if not all(_is_name(text) for text in texts) or not _STORE_ID.fullmatch(str(texts[0])):
             return None
+        if not _is_names(urls) or not _is_names(patterns):
+            return None
+        if not isinstance(term, int) or not 0 <= term < 1 << 63:
+            return None
+        store, run, name, domain, state = map(str, texts)
+        return cls(
+            store=store,
+            run=run,
+            name=name,
+            domain=domain,
+            urls=tuple(urls or ()),
+            term=term,
+            state=state,
+            patterns=tuple(patterns or ()),
+            memory=body.get("memory") is True,
+            private=body.get("private") is True,
+        )
+
+
+def _is_name(value: object) -> bool:
+    return isinstance(value, str) and len(value) <= NAME_CHARACTERS_MAX and is_text(value)
+
+
+def _is_names(value: object) -> bool:
+    return isinstance(value, list) and len(value) <= NAMES_MAX and all(_is_name(each) for each in value)
 
 
 class Finder:
     """Stores that were heard of. For one thread at a time."""
 
     def __init__(self) -> None:
-        self._heard: dict[str, tuple[float, Here]] = {}
+        self._heard: dict[Place, tuple[float, Here]] = {}
+        #: What did not prove to be the store that it says it is, and until when it is not tried again.
+        self._banned: dict[Place, float] = {}
         self._asked = 0
         self._ask_at: float | None = None
 
@@ -64,19 +98,27 @@ class Finder:
         if self._ask_at is None:
             self._asked, self._ask_at = 0, now
 
-    def on_here(self, now: float, body: Any) -> None:
+    def on_here(self, now: float, body: Mapping[str, Any]) -> None:
         """A store said where it is."""
         here = Here.of(body)
         if here is None:
             return
         if here.state in _USABLE:
-            self._heard[here.store] = (now, here)
+            if here.place not in self._heard and len(self._heard) >= HEARD_MAX:
+                return
+            self._heard[here.place] = (now, here)
         else:
-            self._heard.pop(here.store, None)
+            self._heard.pop(here.place, None)
 
-    def forget(self, store: str) -> None:
+    def forget(self, here: Here) -> None:
         """A store could not be reached: wait until it is heard of again."""
-        self._heard.pop(store, None)
+        self._heard.pop(here.place, None)
+
+    def ban(self, now: float, here: Here) -> None:
+        """What says that it is a store did not prove it: do not try it again for a while."""
+        if len(self._banned) >= HEARD_MAX:
+            self._banned.clear()
+        self._banned[here.place] = now + BAN_S
 
     def choose(
         self, now: float, current: str | None, *, memory: bool = True, destination: str | None = None
@@ -89,7 +131,9 @@ class Finder:
         candidates = [
             here
             for _, here in self._heard.values()
-            if (memory or not here.memory) and (destination is None or keeps(here.patterns, destination))
+            if now >= self._banned.get(here.place, 0.0)
+            and (memory or not here.memory)
+            and (destination is None or keeps(here.patterns, destination))
         ]
         if not candidates:
             return None

@@ -5,11 +5,11 @@ every request. There is no codec: a body is a mapping in Shoal's own value encod
 *rows*, bytes that only the extension makes and reads, exactly as a frame of the log has them.
 """
 
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
-from shoal._core import match_topics
-from shoal.errors import InvalidTopicError
+from shoal._core import Message, match_topics
+from shoal.errors import InvalidTopicError, MessageFormatError
 from shoal.types import is_text
 
 #: A store and a client of different versions refuse each other.
@@ -28,11 +28,17 @@ TEMPORARY_QUEUES: Final = "temporary/"
 
 #: A session of which nothing was heard for so long is over, unless it asked for another time.
 LEASE_S: Final = 15.0
+#: The time that clients ask for which have a link of their own to the store: its heartbeats renew the lease.
+LINK_LEASE_S: Final = 3.0
+#: How long a client has to connect again whose link was closed, as the link of a dead process is.
+CLOSED_LEASE_S: Final = 0.5
 #: How short and how long a lease may be.
 LEASE_S_MIN: Final = 0.5
 LEASE_S_MAX: Final = 3600.0
-#: A client says something at least this often: a share of the lease.
-PING_SHARE: Final = 1 / 3
+#: A client asks for an answer at least this often, so that both sides miss what was lost before a silence.
+PING_S: Final = 5.0
+#: A client that hears neither the store nor its link for so long looks for a store again.
+STORE_SILENT_S: Final = 15.0
 #: Rows of one request or delivery are no longer, except a single message, and a commit.
 BATCH_BYTES_MAX: Final = 512 << 10
 #: Rows of a transaction are no longer.
@@ -60,8 +66,46 @@ ERRORS: Final = {
     "BAD_ROWS": "rows cannot be read, or are not in order",
     "HOLE": "rows before these are missing",
     "LEASE": "the lease is over: what was delivered under it was given back",
+    "DENIED": "a token is missing or wrong, or it belongs to another principal",
     "FAILED": "the store failed, and takes nothing more",
 }
+
+#: What a store says to a session: the fields that each `op` must have, and their types.
+SAID: Final[Mapping[str, Mapping[str, type]]] = {
+    "answer": {"n": int},
+    "challenge": {"n": int},
+    "failed": {"n": int},
+    "stored": {"publisher": int, "chain": int, "through": int},
+    "refused": {"publisher": int, "chain": int, "mark": int, "error": str},
+    "deliver": {"consumer": int, "lease": int, "first": int, "rows": bytes},
+    "gone": {},
+    "waiting": {"consumer": int, "messages": int, "holder": str, "silent_s": float, "left_s": float},
+    "dropped": {"consumer": int, "messages": int},
+}
+
+#: The kind of body that the protocol uses, as the wire numbers them: a mapping of plain values.
+_MAPPING: Final = 3
+
+
+def body_of(message: Message) -> dict[str, Any] | None:
+    """The mapping in a message of the protocol; none if the body is anything else, or cannot be read.
+
+    No codec and no library runs on it: whoever reaches a door chooses the bytes.
+    """
+    if message._body_kind != _MAPPING:
+        return None
+    try:
+        body = message.body
+    except MessageFormatError:
+        return None
+    return body if isinstance(body, dict) else None
+
+
+def is_said(body: Mapping[str, Any]) -> bool:
+    """Whether a mapping has the fields of something that a store says."""
+    op = body.get("op")
+    fields = SAID.get(op) if isinstance(op, str) else None
+    return fields is not None and all(isinstance(body.get(name), kind) for name, kind in fields.items())
 
 
 def keeps(patterns: Sequence[str], destination: str) -> bool:

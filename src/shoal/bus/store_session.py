@@ -15,13 +15,14 @@ from typing import Any, Literal
 from shoal.bus.store_chain import Chain
 from shoal.bus.store_consumer import Inbox, requests_of
 from shoal.bus.store_errors import error_of
-from shoal.bus.store_protocol import LEASE_S, PING_SHARE, VERSION
-from shoal.errors import LeaseError, StoreError
+from shoal.bus.store_greeting import Greeting
+from shoal.bus.store_protocol import LEASE_S, PING_S, STORE_SILENT_S, VERSION
+from shoal.errors import LeaseError, StoreDeniedError, StoreError
 
 #: A greeting that is not answered for so long is said again.
 HELLO_S = 2.0
-#: A client id that somebody else has is asked for again so often: whoever had it may have died.
-IN_USE_RETRY_S = 0.5
+#: A client id that another session has is asked for again so often, until after the lease of that session.
+IN_USE_RETRY_S, IN_USE_AFTER_S = 0.5, 1.0
 #: Requests that wait for an answer, at the most.
 REQUESTS_MAX = 100_000
 
@@ -56,10 +57,14 @@ class Session:
     ) -> None:
         self.publisher, self._client_id, self._name, self._token = publisher, client_id, name, token
         self.state: State = "idle"
+        #: How both sides prove who they are.
+        self.greets = Greeting(None)
         #: Its rows are those of an outbox, whose numbers a store never forgets.
         self.kept = False
         #: Its id: another one for each session.
         self.id = ""
+        #: The number of the last thing said in it, and of the last heard.
+        self._said = self._heard = 0
         self.run = ""
         #: What the store said of itself.
         self.greeting: Body = {}
@@ -71,26 +76,36 @@ class Session:
         self.on_state: Callable[[], None] = lambda: None
         #: Called when the store refuses this connection for good.
         self.on_refused: Callable[[StoreError], None] = lambda error: None
+        #: Called when something was lost on the way, which ended the session.
+        self.on_lost: Callable[[], None] = lambda: None
+        #: Called when what answers as a store does not prove that it is the one.
+        self.on_impostor: Callable[[StoreDeniedError], None] = lambda error: None
         #: Called when a patient chain has messages for a destination that the store does not keep.
         self.on_not_kept: Callable[[str], None] = lambda destination: None
         #: Called when the store dropped messages of a consumer: its queue or subscription, and how many.
+        #: Called when messages of a consumer are in flight at a session that is silent: what the store said.
+        self.on_waiting: Callable[[str, Body], None] = lambda name, body: None
         self.on_dropped: Callable[[str, int], None] = lambda name, messages: None
         self._began: dict[int, Done] = {}
         self._numbers = itertools.count(1)
         self._requests: dict[int, Pending] = {}
         self._out: deque[Body] = deque()
-        self._lease_s = LEASE_S
+        #: The lease to ask for; none is what the store gives.
+        self._lease_s: float | None = None
         self._hello = 0
         self._hello_at = 0.0
-        self._refused_since: float | None = None
-        self._said_at = self._heard_at = 0.0
+        #: Until when a client id is asked for that another session has.
+        self._refused_until: float | None = None
+        self._said_at = self._heard_at = self._pinged_at = 0.0
+        #: When the link to the store was heard, by its heartbeats.
+        self._link_heard_at = 0.0
         #: Greetings that were not answered.
         self.unanswered = 0
 
     @property
     def is_put_off(self) -> bool:
         """Whether the store answers, and has somebody else with the same client id, who may have died."""
-        return self._refused_since is not None
+        return self._refused_until is not None
 
     @property
     def has_requests(self) -> bool:
@@ -99,35 +114,39 @@ class Session:
 
     # --- commands ---
 
-    def begin(self, now: float) -> None:
-        """Begin a session with the store that can be reached now."""
+    def begin(self, now: float, lease_s: float | None = None) -> None:
+        """Begin a session with the store that can be reached now, with a lease of its own."""
         self.end()
+        self._lease_s = lease_s
         self.id, self.unanswered = self._token(), 0
+        self._said = self._heard = 0
         self._greet(now)
 
     def _greet(self, now: float) -> None:
         self._hello, self._hello_at = next(self._numbers), now
-        self._said_at = self._heard_at = now
+        self._said_at = self._heard_at = self._pinged_at = now
         hello: Body = {"op": "hello", "n": self._hello, "version": VERSION, "publisher": self.publisher}
         if self._client_id is not None:
             hello["client_id"] = self._client_id
         if self._name:
             hello["name"] = self._name
+        if self._lease_s is not None:
+            hello["lease_s"] = self._lease_s
         if self.kept:
             hello["kept"] = True
-        self._out.append(hello)
+        self._out.append({**hello, **self.greets.hello()})
         self._set("greeting")
 
     def end(self) -> None:
         """The store cannot be reached any more, or the session is over."""
         self._out.clear()
-        self._refused_since = None
+        self._refused_until = None
         for number, pending in list(self._requests.items()):
             if not pending.lasting:
                 del self._requests[number]
                 pending.done(None, lost())
         for inbox in self.inboxes.values():
-            inbox.lose()
+            inbox.lose(self.id)
         self._set("idle")
 
     def bye(self) -> None:
@@ -156,6 +175,8 @@ class Session:
         number = next(self._numbers)
         self._requests[number] = Pending({**body, "n": number}, done, lasting)
         if self.state == "open":
+            for inbox in self.inboxes.values():
+                inbox.mark(number)
             self._out.append(self._requests[number].body)
 
     def say(self, body: Body) -> None:
@@ -164,7 +185,8 @@ class Session:
             self._out.append({**body, "n": 0})
 
     def refuse(self, body: Body, error: Exception) -> None:
-        """Something cannot be said: whoever asked for it is told."""
+        """What `poll_output` gave last cannot be said: whoever asked for it is told."""
+        self._said -= body["op"] != "hello"
         if (pending := self._requests.pop(body["n"], None)) is not None:
             pending.done(None, error)
 
@@ -180,7 +202,7 @@ class Session:
         self.inboxes.pop(inbox.number, None)
         self._began.pop(inbox.number, None)
         cancel = inbox.cancel()
-        acks = inbox.poll_acks(now=True)
+        acks = inbox.poll_acks()
         if acks is not None:
             self.say(acks)
         if self.state == "open" and inbox.error is None:
@@ -207,9 +229,18 @@ class Session:
     def handle(self, now: float, body: Body) -> None:
         """The store said something."""
         self._heard_at = now
+        if (number := body.get("seq")) is not None:
+            if number > self._heard + 1:
+                # Nobody says it again, and a delivery among it would be ours for as long as we live.
+                self.on_lost()
+                self.end()
+                return
+            self._heard = number
         match body.get("op"):
             case "answer":
                 self._on_answer(body)
+            case "challenge":
+                self._on_challenge(body)
             case "failed":
                 self._on_failed(now, body)
             case "stored":
@@ -232,6 +263,10 @@ class Session:
                 if inbox is not None and body.get("lease") == inbox.lease:
                     del self.inboxes[inbox.number]
                     inbox.fail(error_of(body))
+            case "waiting":
+                inbox = self.inboxes.get(body["consumer"])
+                if inbox is not None:
+                    self.on_waiting(inbox.name, body)
             case "dropped":
                 inbox = self.inboxes.get(body["consumer"])
                 if inbox is not None:
@@ -247,14 +282,31 @@ class Session:
         if number == self._hello:
             self._open(body)
         elif (pending := self._requests.pop(number, None)) is not None:
+            for inbox in self.inboxes.values():
+                inbox.confirm(number)
             pending.done(body, None)
+
+    def _on_challenge(self, body: Body) -> None:
+        if self.state != "greeting" or body["n"] != self._hello:
+            return
+        try:
+            self._out.append({**self.greets.prove(self.id, body), "n": self._hello})
+        except StoreDeniedError as error:
+            self._refuse_store(error)
+
+    def _refuse_store(self, error: StoreDeniedError) -> None:
+        """It did not prove itself: nothing is told to it, and nothing of it is believed."""
+        self.end()
+        self.on_impostor(error)
 
     def _open(self, body: Body) -> None:
         if self.state != "greeting":
             return
+        if not self.greets.is_proven:
+            self._refuse_store(self.greets.impostor())
+            return
         self.greeting, self.run, self.is_dismissed = body, body["run"], False
-        self._lease_s = body.get("lease_s", LEASE_S)
-        self._refused_since, self.unanswered = None, 0
+        self._refused_until, self.unanswered = None, 0
         waiting = list(self._requests.values())
         self._set("open")
         for chain in self.chains:
@@ -284,9 +336,10 @@ class Session:
             return
         self.unanswered = 0
         if body.get("error") == "IN_USE":
-            # An earlier session of our own may have it, and be heard of once more: only time tells.
-            self._refused_since = self._refused_since or now
-            if now - self._refused_since < self._lease_s + HELLO_S:
+            # The one that has it may have died, which is known when its lease is over.
+            left_s = body.get("retry_s", LEASE_S)
+            self._refused_until = self._refused_until or now + left_s + IN_USE_AFTER_S
+            if now < self._refused_until:
                 self._hello, self._hello_at = 0, now + IN_USE_RETRY_S - HELLO_S
                 return
         self.end()
@@ -294,40 +347,67 @@ class Session:
             self.on_refused(error_of(body))
             self.fail(error_of(body))
 
+    def is_silent(self, now: float) -> bool:
+        """Whether the store answered nothing for so long that its link should be asked for."""
+        return self.state == "open" and now - self._heard_at >= PING_S
+
+    def handle_link(self, at: float) -> None:
+        """The link to the store was heard then: both ends live, though Python code may hold one up."""
+        self._link_heard_at = max(self._link_heard_at, at)
+
+    @property
+    def _ping_at(self) -> float:
+        return max(min(self._said_at, self._heard_at), self._pinged_at) + PING_S
+
+    @property
+    def _silent_at(self) -> float:
+        return max(self._heard_at, self._link_heard_at) + STORE_SILENT_S
+
     def handle_timeout(self, now: float) -> None:
         """Time has passed."""
         for chain in self.chains:
             chain.handle_timeout(now)
+        for inbox in self.inboxes.values():
+            inbox.handle_timeout(now)
         if self.state == "greeting" and now - self._hello_at >= HELLO_S:
             self._out.clear()
             # A greeting that was refused was answered.
             self.unanswered += self._hello != 0
             self._greet(now)
         elif self.state == "open":
-            if now - self._heard_at >= self._lease_s:
+            if now >= self._silent_at:
                 self.end()
-            elif now - self._said_at >= self._lease_s * PING_SHARE:
-                self._said_at = now
-                self.request({"op": "ping"}, lambda answer, error: None, lasting=False)
+            elif now >= self._ping_at:
+                self._pinged_at = now
+                self._ping()
+
+    def _ping(self) -> None:
+        self.request({"op": "ping"}, lambda answer, error: None, lasting=False)
 
     # --- output ---
 
     def poll_output(self, now: float) -> Body | None:
         """The next thing to be said to the store."""
         if not self._out and self.state == "open":
-            self._collect()
+            self._collect(now)
         if not self._out:
             return None
         self._said_at = now
-        return {**self._out.popleft(), "session": self.id}
+        body = {**self._out.popleft(), "session": self.id}
+        if body["op"] not in ("hello", "prove"):
+            self._said += 1
+            body["seq"] = self._said
+        return body
 
-    def _collect(self) -> None:
+    def _collect(self, now: float) -> None:
         for chain in self.chains:
             request = chain.poll_send()
             if request is not None:
                 self._out.append({**request, "n": 0})
         for inbox in self.inboxes.values():
-            self._out.extend({**request, "n": 0} for request in requests_of(inbox))
+            self._out.extend({**request, "n": 0} for request in requests_of(inbox, now))
+        if any(inbox.is_unsure for inbox in self.inboxes.values()):
+            self._ping()
 
     def poll_timeout(self) -> float | None:
         """When to come back."""
@@ -335,8 +415,8 @@ class Session:
         if self.state == "greeting":
             due.append(self._hello_at + HELLO_S)
         elif self.state == "open":
-            due.append(self._said_at + self._lease_s * PING_SHARE)
-            due.append(self._heard_at + self._lease_s)
+            due += [at for inbox in self.inboxes.values() if (at := inbox.poll_timeout()) is not None]
+            due += (self._ping_at, self._silent_at)
         return min(due, default=None)
 
     def _set(self, state: State) -> None:

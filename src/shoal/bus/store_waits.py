@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from shoal.bus.arguments import check_seconds
 from shoal.bus.store_errors import seconds
 from shoal.bus.store_session import Body, Done
-from shoal.errors import StoreAwayError
+from shoal.errors import StoreUnavailableError
 
 
 class Pause:
@@ -160,7 +160,7 @@ async def ask_in_loop(begin: Callable[[Done], None], timeout_s: float | None, wh
         raise away(what, timeout_s) from None
 
 
-def away(what: str, timeout_s: float | None) -> StoreAwayError:
+def away(what: str, timeout_s: float | None) -> StoreUnavailableError:
     """The store did not answer in time."""
     within = "in time" if timeout_s is None else f"within {seconds(timeout_s)}"
-    return StoreAwayError(f"the store did not answer {within}: {what}")
+    return StoreUnavailableError(f"the store did not answer {within}: {what}")

@@ -3,12 +3,15 @@
 import sys
 from collections.abc import Iterator
 from types import TracebackType
-from typing import NoReturn, Self
+from typing import TYPE_CHECKING, NoReturn, Self
 
 from shoal import _core
 from shoal._core import Message
 from shoal.bus.arguments import check_count, check_seconds
 from shoal.bus.connection import closed_error
+
+if TYPE_CHECKING:
+    from shoal.bus.retained import Source
 
 
 class SubscriptionBase:
@@ -16,8 +19,14 @@ class SubscriptionBase:
 
     __slots__ = ("_subscription",)
 
-    def __init__(self, subscription: _core.Subscription) -> None:
+    def __init__(self, subscription: "Source") -> None:
         self._subscription = subscription
+
+    @property
+    def _core(self) -> _core.Subscription:
+        """The subscription as the extension has it."""
+        source = self._subscription
+        return source if isinstance(source, _core.Subscription) else source.core
 
     @property
     def pattern(self) -> str:

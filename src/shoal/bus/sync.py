@@ -5,19 +5,18 @@ import functools
 import inspect
 import threading
 import time
-import warnings
 import weakref
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from queue import Empty, SimpleQueue
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, Unpack, overload
+from typing import TYPE_CHECKING, Any, Literal, Self, Unpack, overload
 
-from shoal import _core
 from shoal._core import Message
 from shoal.bus import operations
 from shoal.bus.arguments import (
     check_callback,
+    check_concurrency,
     check_cost,
     check_count,
     check_flag,
@@ -26,14 +25,17 @@ from shoal.bus.arguments import (
     refuse,
 )
 from shoal.bus.connection import Connection, closed_error, closing_on_error, warn_undelivered
-from shoal.bus.consumer import Ack, Consumer, Listening, StoredSubscription
+from shoal.bus.consumer import Consumer, Listening, StoredSubscription
 from shoal.bus.dispatch import Callback, OwnThread, SharedThread
 from shoal.bus.durable import stored_of
 from shoal.bus.events import Event
 from shoal.bus.handle import Handle
 from shoal.bus.operations import STALL_S, Undelivered
-from shoal.bus.queues import OnFull, Queue, declaration
+from shoal.bus.options import QueueOptions, StoredOptions
+from shoal.bus.queues import Queue, declaration
 from shoal.bus.readers import threads_done
+from shoal.bus.receipt import Receipt
+from shoal.bus.receiver import Receiver
 from shoal.bus.replies import (
     MORE,
     Outcome,
@@ -45,6 +47,7 @@ from shoal.bus.replies import (
     reply_properties,
     reply_to,
 )
+from shoal.bus.retained import LastValues, Source, fetch
 from shoal.bus.store_protocol import TEMPORARY
 from shoal.bus.subscription import Subscription
 from shoal.bus.transactions import Transaction
@@ -62,6 +65,7 @@ from shoal.config import (
 from shoal.errors import ConfigError, LinkError, NoReplyError
 from shoal.link.address import target_of
 from shoal.link.admission import Admit
+from shoal.messages import bus as notices
 from shoal.selector import CorrelationFilter, Selector
 
 if TYPE_CHECKING:
@@ -94,7 +98,7 @@ def connect(url: str | None = None, **options: Unpack[ConnectOptions]) -> "Bus":
 
     Raises:
         ConfigError: an option cannot work, or two contradict each other.
-        LinkError: the network cannot be used.
+        LinkError: the network cannot be used, or with `required` nobody was reached.
         LinkRefusedError: the other end refuses us, or cannot be trusted.
     """
     rest, client = split_client(options)
@@ -176,6 +180,69 @@ class Bus(Handle):
         # Whoever is open at exit is closed there, and that is no reason to warn.
         self._finalizer.atexit = False
 
+    @overload
+    def publish(
+        self,
+        topic: str,
+        body: Any = None,
+        *,
+        properties: Mapping[str, Any] | None = None,
+        priority: int = 4,
+        ttl_s: float | None = None,
+        correlation_id: str | bytes | None = None,
+        reply_to: str | None = None,
+        type: str | None = None,
+        persistent: Literal[False] = False,
+        delivery_delay_s: float | None = None,
+        timestamp: float | None = None,
+        connection: int | None = None,
+        window: int | None = None,
+        timeout_s: float | None = None,
+        retain: bool = False,
+    ) -> int: ...
+
+    @overload
+    def publish(
+        self,
+        topic: str,
+        body: Any = None,
+        *,
+        properties: Mapping[str, Any] | None = None,
+        priority: int = 4,
+        ttl_s: float | None = None,
+        correlation_id: str | bytes | None = None,
+        reply_to: str | None = None,
+        type: str | None = None,
+        persistent: Literal[True],
+        delivery_delay_s: float | None = None,
+        timestamp: float | None = None,
+        connection: int | None = None,
+        window: int | None = None,
+        timeout_s: float | None = None,
+        retain: bool = False,
+    ) -> Receipt: ...
+
+    @overload
+    def publish(
+        self,
+        topic: str,
+        body: Any = None,
+        *,
+        properties: Mapping[str, Any] | None = None,
+        priority: int = 4,
+        ttl_s: float | None = None,
+        correlation_id: str | bytes | None = None,
+        reply_to: str | None = None,
+        type: str | None = None,
+        persistent: bool,
+        delivery_delay_s: float | None = None,
+        timestamp: float | None = None,
+        connection: int | None = None,
+        window: int | None = None,
+        timeout_s: float | None = None,
+        retain: bool = False,
+    ) -> int | Receipt: ...
+
     def publish(
         self,
         topic: str,
@@ -193,7 +260,8 @@ class Bus(Handle):
         connection: int | None = None,
         window: int | None = None,
         timeout_s: float | None = None,
-    ) -> int:
+        retain: bool = False,
+    ) -> int | Receipt:
         """Publish a message. It is on its way when this returns, and kept if it is persistent.
 
         Args:
@@ -214,21 +282,25 @@ class Bus(Handle):
                 `flush` waits for the rest; why others were refused is raised by the next call.
             timeout_s: how long to wait while members take no more, where `when_full` is `block`, or for the
                 store; `None` is for ever.
+            retain: keep it as the topic's last value while this connection is open: subscribers with
+                `retained=True` get it first. An empty body (`None`, `""`, `b""`) deletes the value.
 
         Returns:
-            The message's number, counted per priority class, and by themselves if persistent; 0 if it was
-            dropped because `when_full` is `drop`. `message_id` makes its identity of it.
+            Of a persistent message a `Receipt`: its identity, and whether a store has it. Of others the
+            number, counted per priority class; 0 if the message was dropped because `when_full` is `drop`.
+            `message_id` makes an identity of a number.
 
         Raises:
-            FullError: members take no more, and `when_full` is `error` or the time was over.
+            FullError: members take no more, and `when_full` is `error` or the time was over; or `retain`, and
+                this connection keeps 100,000 topics or 64 MiB.
             NoStoreError: it is persistent, and the domain has no store; the error says how to start one.
             StoreFullError: it is persistent, and the store takes no more.
-            StoreAwayError: the store did not answer in time; the message may be kept all the same.
+            StoreUnavailableError: the store did not answer in time; the message may be kept all the same.
             ClosedError: the connection is closed.
             InvalidTopicError: the topic is none.
             MessageTooLongError: it is longer than `message_bytes_max`.
         """
-        return self._connection.node.publish(
+        published: int | Receipt = self._connection.node.publish(
             topic,
             body,
             properties=properties,
@@ -243,7 +315,9 @@ class Bus(Handle):
             connection=connection,
             window=window,
             timeout_s=timeout_s,
+            retain=retain,
         )
+        return published
 
     @overload
     def subscribe(
@@ -257,6 +331,9 @@ class Bus(Handle):
         queue_bytes_max: int = 4 << 20,
         queue_full: QueueFull = "block",
         thread: str | None = None,
+        concurrency: int = 1,
+        wait: bool = False,
+        retained: bool = False,
     ) -> Subscription: ...
 
     @overload
@@ -269,13 +346,8 @@ class Bus(Handle):
         no_local: bool = False,
         durable: str | bool | None = None,
         shared: str | bool | None = None,
-        ack: Ack = "auto",
-        prefetch: int = ...,
-        start: str | int | None = None,
-        expires_after_s: float | None = None,
-        backlog_max_bytes: int | None = None,
-        on_full: OnFull | None = None,
-        timeout_s: float | None = None,
+        concurrency: int = 1,
+        **stored: Unpack[StoredOptions],
     ) -> StoredSubscription: ...
 
     def subscribe(
@@ -291,8 +363,10 @@ class Bus(Handle):
         thread: str | None = None,
         durable: str | bool | None = None,
         shared: str | bool | None = None,
+        concurrency: int = 1,
         wait: bool = False,
-        **stored: Any,
+        retained: bool = False,
+        **stored: Unpack[StoredOptions],
     ) -> Subscription | StoredSubscription:
         """Receive what matches a pattern from now on, or, if it is durable, from when it was first asked for.
 
@@ -312,17 +386,22 @@ class Bus(Handle):
                 them.
             thread: callbacks of this connection that name the same thread share it, and are called one at a
                 time.
+            concurrency: how many threads call the callback at the same time. With 1 the callback gets the
+                messages one by one, in order; with more, a message may be handled before an earlier one.
             wait: return when every router that can be reached knows of it, and every program joined by
                 TCP, 10 seconds later at the most.
+            retained: of every publisher, the last value of each topic comes first (`publish(retain=True)`),
+                then its live messages. This waits until the publishers answered, and on a network half a
+                second longer, for those that are not known yet.
             durable: a name: a store keeps the subscription, and what is published while nobody reads it. It
                 belongs to this connection's `client_id`. What is not persistent comes if the store hears it.
             shared: a name: everybody who subscribes with it shares the messages, each goes to one of them.
                 With `durable=True` a store keeps it, for no client id in particular.
             stored: of a durable or shared one: `ack`, `"auto"` or `"manual"`; `prefetch`, how many messages
-                may be here before they are asked for; `start`, where a new one begins, `"new"`,
-                `"earliest"` or an offset; `expires_after_s`, `backlog_max_bytes` and `on_full`, `"refuse"`
-                or `"drop_oldest"`, which bound what is kept for it; `timeout_s`, how long to wait for the
-                store.
+                may be here before they are asked for, by default as many as are read in 0.1 s; `start`, where
+                a new one begins, `"new"`, `"earliest"` or an offset; `expires_after_s`, `backlog_max_bytes`
+                and `on_full`, `"refuse"` or `"drop_oldest"`, which bound what is kept for it; `timeout_s`,
+                how long to wait for the store.
 
         Raises:
             InvalidTopicError: the pattern is none.
@@ -334,15 +413,19 @@ class Bus(Handle):
         """
         check_callback(callback)
         check_flag("wait", wait)
+        check_flag("retained", retained)
         if inspect.iscoroutinefunction(callback):
             raise refuse("callback", callback, "a plain function: coroutines are for shoal.aio")
         if thread is not None and (not isinstance(thread, str) or callback is None):
             raise refuse("thread", thread, "a name, beside a callback, or None")
+        check_concurrency(concurrency, callback)
+        if concurrency > 1 and thread is not None:
+            raise refuse("concurrency", concurrency, "1 where a thread is named: its callbacks take turns")
         if durable is not None or shared is not None or stored:
-            if correlation is not None or thread is not None or wait:
+            if correlation is not None or thread is not None or wait or retained:
                 raise refuse(
-                    "correlation, thread and wait",
-                    (correlation, thread, wait),
+                    "correlation, thread, wait and retained",
+                    (correlation, thread, wait, retained),
                     "left out where durable or shared is given",
                 )
             return self._subscribe_stored(
@@ -350,6 +433,7 @@ class Bus(Handle):
                 callback,
                 selector=selector,
                 no_local=no_local,
+                concurrency=concurrency,
                 durable=durable,
                 shared=shared,
                 **stored,
@@ -362,18 +446,31 @@ class Bus(Handle):
             queue_bytes_max=queue_bytes_max,
             queue_full=queue_full,
         )
-        if wait:
-            try:
+        receiver = Receiver(self)
+        core.set_receiver(receiver)
+        source: Source = core
+        try:
+            if wait:
                 self.sync()
-            except BaseException:
-                core.close()
-                raise
+            if retained:
+                source = LastValues(core)
+                asked = fetch(self._connection, pattern, receiver, selector, correlation, no_local)
+                source.begin(run(self._connection, asked))
+        except BaseException:
+            core.close()
+            raise
         if callback is not None:
-            self._call_back(core, callback, thread)
-        return Subscription(core)
+            self._call_back(source, callback, thread, concurrency)
+        return Subscription(source)
 
     def _subscribe_stored(
-        self, pattern: str, callback: Callback | None, *, timeout_s: float | None = None, **options: Any
+        self,
+        pattern: str,
+        callback: Callback | None,
+        *,
+        concurrency: int,
+        timeout_s: float | None = None,
+        **options: Any,
     ) -> StoredSubscription:
         asked = stored_of(pattern, client_id=self._connection.client.client_id, **options)
         channel = self._connection.ready_channel(
@@ -395,7 +492,7 @@ class Bus(Handle):
         if callback is not None:
             failed = functools.partial(_failed, weakref.ref(self._connection), callback)
             with self._lock:
-                self._threads.append(Listening(subscription, callback, failed))
+                self._threads += [Listening(subscription, callback, failed) for _ in range(concurrency)]
         return subscription
 
     def unsubscribe(self, name: str, *, shared: bool = False, timeout_s: float | None = None) -> None:
@@ -415,7 +512,7 @@ class Bus(Handle):
             body["client_id"] = self._connection.client.client_id
         self._connection.ask_store(body, f"the durable subscription {name!r}", timeout_s)
 
-    def queue(self, name: str, **options: Any) -> Queue:
+    def queue(self, name: str, **options: Unpack[QueueOptions]) -> Queue:
         """A queue: a message goes to exactly one of those who receive from it.
 
         It comes into being when it is first used.
@@ -460,21 +557,21 @@ class Bus(Handle):
         # Beside an outbox nothing goes into anybody's memory.
         memory = self._connection.client.outbox is None
         channel = self._connection.ready_channel("a transaction", timeout_s, memory=memory)
-        return Transaction(self._connection, channel, id, timeout_s)
+        return Transaction(self, channel, id, timeout_s)
 
-    def _call_back(self, core: _core.Subscription, callback: Callback, thread: str | None) -> None:
+    def _call_back(self, source: Source, callback: Callback, thread: str | None, concurrency: int) -> None:
         failed = functools.partial(_failed, weakref.ref(self._connection), callback)
         with self._lock:
             self._connection.check_open()
             self._threads[:] = [other for other in self._threads if other.thread.is_alive()]
             self._shared = {name: other for name, other in self._shared.items() if other.thread.is_alive()}
             if thread is None:
-                self._threads.append(OwnThread(core, callback, failed))
+                self._threads += [OwnThread(source, callback, failed) for _ in range(concurrency)]
                 return
             shared = self._shared.get(thread)
-            if shared is None or not shared.add(core, callback, failed):
+            if shared is None or not shared.add(source, callback, failed):
                 shared = self._shared[thread] = SharedThread(thread)
-                shared.add(core, callback, failed)
+                shared.add(source, callback, failed)
                 self._threads.append(shared)
 
     def connect(self, url: str, *, cost: int | None = None) -> None:
@@ -758,7 +855,7 @@ class Bus(Handle):
             # Also where members cannot be waited for, because the process has no descriptor left.
             drained = connection.shut_down()
             if left_s == 0 and drained:
-                undelivered = Undelivered()
+                undelivered = Undelivered(unreached=undelivered.unreached)
             undelivered = replace(undelivered, unstored=unstored)
             if undelivered:
                 connection.say_undelivered(undelivered)
@@ -794,7 +891,7 @@ class Bus(Handle):
     ) -> None:
         undelivered = self._close(None, STALL_S, succeeded=kind is None)
         if undelivered and kind is None:
-            warn_undelivered(f"{self!r} was closed before every member had everything: {undelivered}")
+            warn_undelivered(self, undelivered)
 
     def __repr__(self) -> str:
         return self._connection.describe("Bus")
@@ -835,4 +932,4 @@ def _abandon(
     if watch is not None:
         watch.stop()
     if called:
-        warnings.warn(f"unclosed {name} with callbacks: close it", ResourceWarning, stacklevel=2)
+        notices.UNCLOSED(what=f"{name} with callbacks").warn(ResourceWarning, stacklevel=2)

@@ -3,9 +3,10 @@
 import secrets
 import threading
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
 
 from shoal._core import Message, RowsBuilder
+from shoal.bus.options import MessageOptions
 from shoal.bus.persistent import REQUEST_BYTES, check_queue_name
 from shoal.bus.store_channel import StoreChannel
 from shoal.bus.store_consumer import Inbox, offset_of, runs_of
@@ -23,6 +24,7 @@ from shoal.errors import (
 
 if TYPE_CHECKING:
     from shoal.bus.connection import Connection
+    from shoal.bus.sync import Bus
 
 #: The first of the chains of transactions; those before are the lanes of a link and the way of plain
 #: persistent messages.
@@ -74,16 +76,21 @@ class TransactionBase:
             raise ValueError(f"id is {id!r}, and must be a text of 1 to 255 characters, or None")
         #: Repeating a commit with the same id changes nothing.
         self.id = id or secrets.token_hex(16)
+        #: The program chose the id, and may repeat it when it was started again.
+        self._named = id is not None
         self.state: Literal["open", "committing", "committed", "rolled back"] = "open"
         self._connection, self._channel = connection, channel
         self._chain = connection.transaction_chains.take()
         self._topics = 0
         self._acks: list[tuple[Inbox, int, Message]] = []
         self._bytes_max = connection.config.message_bytes_max
+        #: Callers that wait for the commit's outcome, and the outcome once it is known.
+        self._waiting: list[Done] = []
+        self._outcome: tuple[Body | None, BaseException | None] | None = None
         #: A commit is one request, and one frame of the store's log.
         self._rows_max = min(COMMIT_BYTES_MAX, self._bytes_max - REQUEST_BYTES)
 
-    def publish(self, topic: str, body: Any = None, **headers: Any) -> str:
+    def publish(self, topic: str, body: Any = None, **headers: Unpack[MessageOptions]) -> str:
         """Publish a message when the transaction is committed. Arguments as in `Bus.publish`.
 
         Returns:
@@ -91,17 +98,17 @@ class TransactionBase:
         """
         if topic.startswith("_"):
             raise ValueError(f"{topic!r} is a reserved topic, which has no part in a transaction")
-        identity = self._add(topic, body, headers)
+        identity = self._add(topic, body, dict(headers))
         self._topics += 1
         return identity
 
-    def send(self, queue: str, body: Any = None, **headers: Any) -> str:
+    def send(self, queue: str, body: Any = None, **headers: Unpack[MessageOptions]) -> str:
         """Send a message into a queue when the transaction is committed. Arguments as in `Queue.send`.
 
         Returns:
             The message's identity.
         """
-        return self._add(check_queue_name(queue), body, headers)
+        return self._add(check_queue_name(queue), body, dict(headers))
 
     def _add(self, topic: str, body: Any, headers: dict[str, Any]) -> str:
         self._check_open()
@@ -145,6 +152,14 @@ class TransactionBase:
             raise StoreError(f"the transaction is {self.state}: begin another one")
 
     def _commit(self, done: Done) -> None:
+        with self._channel.locked():
+            if self._outcome is not None:
+                done(*self._outcome)
+                return
+            if self.state == "committing":
+                # An earlier call waits no more: this one learns the outcome.
+                self._waiting.append(done)
+                return
         self._check_open()
         taken = self._chain.builder.take()
         if taken is None and not self._acks:
@@ -152,6 +167,7 @@ class TransactionBase:
             done({}, None)
             return
         self.state = "committing"
+        self._waiting.append(done)
         acks: dict[tuple[int, int], list[int]] = {}
         for inbox, lease, message in self._acks:
             acks.setdefault((inbox.number, lease), []).append(offset_of(message))
@@ -166,6 +182,8 @@ class TransactionBase:
             "topics": self._topics,
             "acks": [[consumer, lease, runs_of(offsets)] for (consumer, lease), offsets in acks.items()],
         }
+        if self._named:
+            body["named"] = True
         if taken is not None:
             body["rows"] = taken[0]
 
@@ -177,16 +195,26 @@ class TransactionBase:
                         inbox.give_up([offset_of(message)])
                 self._finish("committed")
             elif isinstance(error, StoreError):
-                self._roll_back()
+                self._undo()
                 if isinstance(error, LeaseError):
                     error = TransactionRolledBackError(f"the transaction was rolled back: {error}")
-            done(answer, error)
+            self._outcome = (answer, error)
+            for each in self._waiting:
+                each(answer, error)
+            self._waiting.clear()
 
         self._channel.request(body, answered)
 
     def _roll_back(self) -> None:
-        if self.state in ("committed", "rolled back"):
-            return
+        if self.state == "committing":
+            raise StoreError(
+                f"the outcome of commit {self.id} is not known yet, so it cannot be rolled back: call "
+                "commit() again, which waits for the outcome"
+            )
+        if self.state == "open":
+            self._undo()
+
+    def _undo(self) -> None:
         self._chain.builder.take()
         with self._channel.locked():
             for inbox, lease, message in self._acks:
@@ -208,14 +236,30 @@ class Transaction(TransactionBase):
     """
 
     def __init__(
-        self, connection: "Connection", channel: StoreChannel, id: str | None, timeout_s: float | None = None
+        self, bus: "Bus", channel: StoreChannel, id: str | None, timeout_s: float | None = None
     ) -> None:
-        super().__init__(connection, channel, id)
-        self._timeout_s = timeout_s
+        super().__init__(bus._connection, channel, id)
+        self._bus, self._timeout_s = bus, timeout_s
 
     def _need_store(self) -> None:
         patience_s = self._timeout_s
         ask(lambda done: self._channel.when_ready(KEPT, done, patience_s=patience_s), patience_s, KEPT)
+
+    def receive(self, queue: str, timeout_s: float | None = None) -> Message | None:
+        """Receive a message from a queue; the commit acknowledges it, a rollback gives it back.
+
+        Args:
+            queue: the queue's name.
+            timeout_s: how long to wait; `None` waits without limit.
+
+        Returns:
+            The message, or `None` if none came in time.
+        """
+        self._check_open()
+        message = self._bus.queue(queue).receive(timeout_s)
+        if message is not None:
+            self.ack(message)
+        return message
 
     def commit(self, *, timeout_s: float | None = None) -> None:
         """Do everything, and wait until it is durable.
@@ -223,12 +267,17 @@ class Transaction(TransactionBase):
         Raises:
             TransactionRolledBackError: a message it acknowledges was given to somebody else meanwhile.
             StoreFullError: the store takes no more. It was rolled back.
-            StoreAwayError: the store did not answer in time: it may be committed all the same, or later.
+            StoreUnavailableError: the store did not answer in time; it may still commit, now or later. Call
+                `commit` again to learn the outcome; `rollback` is refused until it is known.
         """
         ask(self._commit, timeout_s, f"the commit {self.id}", hear=self._channel.hear)
 
     def rollback(self) -> None:
-        """Do nothing of it; what it would have acknowledged is delivered again, marked as redelivered."""
+        """Do nothing of it; what it would have acknowledged is delivered again, marked as redelivered.
+
+        Raises:
+            StoreError: a commit was asked for, and its outcome is not known yet: call `commit` again.
+        """
         self._roll_back()
 
     def __enter__(self) -> Self:

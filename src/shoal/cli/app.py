@@ -20,12 +20,26 @@ COMMANDS = {
     "links": "Print the links between them, as a table or a picture.",
     "store": "Record topics, and see how a store is.",
     "history": "Look at what a store recorded.",
+    "token": "Make and remove the tokens that a store's clients show.",
     "keys": "Make the key that all members of a domain share.",
+    "explain": "Print what the id of a log line or an error means.",
     "norm": "Send and receive files and objects by NORM (RFC 5740).",
     "selector": "Try message selectors.",
     "pipeline": "Archive, replay, measure and audit recorded messages, on Spark.",
+    "capacity": "Fit the capacity model to measurements on Spark, and predict from it.",
     "bench": "Measure Shoal, alone and beside its peers.",
 }
+#: Commands of other distributions, found by the entry points of this group; and what to install for each.
+ENTRY_POINTS = "shoal.commands"
+ELSEWHERE = {"bench": "shoal-bench"}
+
+
+def _closest(name: str) -> str | None:
+    """The command that was probably meant: `publish` and `pbu` are `pub`."""
+    import difflib
+
+    longer = [command for command in COMMANDS if name.startswith(command)]
+    return next(iter(longer or difflib.get_close_matches(name, COMMANDS, n=1)), None)
 
 
 class Commands(TyperGroup):
@@ -39,25 +53,55 @@ class Commands(TyperGroup):
         """Import a command."""
         if cmd_name not in COMMANDS:
             return None
+        if cmd_name in ELSEWHERE:
+            return _from_elsewhere(cmd_name)
         module = importlib.import_module(f"shoal.cli.{cmd_name}")
         app = getattr(module, "app", None)
         if app is None:
             app = typer.Typer(pretty_exceptions_show_locals=False, add_completion=False)
             app.command(cmd_name, epilog=getattr(module, "EPILOG", None))(getattr(module, cmd_name))
-        command = typer.main.get_command(app)
-        command.name = cmd_name
-        return command
+        return _command(cmd_name, app)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Say what there is, where a command is not known, without importing all of them."""
+        """Suggest a command for one that is not known, without importing all of them."""
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):
-            ctx.fail(f"No such command {args[0]!r}: there are {', '.join(COMMANDS)}.")
+            close = _closest(args[0])
+            advice = f"Commands: {', '.join(COMMANDS)}." if close is None else f"Did you mean {close!r}?"
+            ctx.fail(f"No such command {args[0]!r}. {advice}")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """List the commands from the table."""
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
+
+
+def _command(name: str, app: typer.Typer) -> Any:
+    """A command with the same plain look as all others."""
+    app.rich_markup_mode = None
+    command = typer.main.get_command(app)
+    command.name = name
+    return command
+
+
+def _from_elsewhere(name: str) -> Any:
+    """Import a command of another distribution; without it, the command says what to install."""
+    # Takes longer than the rest of `shoal --help`.
+    from importlib.metadata import entry_points
+
+    for entry in entry_points(group=ENTRY_POINTS, name=name):
+        return _command(name, entry.load())
+    missing = typer.Typer(add_completion=False)
+    anything = {"ignore_unknown_options": True, "allow_extra_args": True}
+
+    @missing.command(name, context_settings=anything, help=COMMANDS[name])
+    def say_what_is_missing() -> None:
+        typer.echo(
+            f"shoal {name}: this command is not installed. Run: pip install {ELSEWHERE[name]}", err=True
+        )
+        raise typer.Exit(2)
+
+    return _command(name, missing)
 
 
 app = typer.Typer(

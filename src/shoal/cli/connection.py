@@ -10,6 +10,7 @@ import typer
 
 import shoal
 from shoal.errors import ConfigError, HistoryError, InvalidSelectorError, InvalidTopicError, ShoalError
+from shoal.messages import Line
 
 #: What was asked for failed.
 FAILED = 1
@@ -90,9 +91,10 @@ class _OneLine(logging.Formatter):
         self._command = command
 
     def format(self, record: logging.LogRecord) -> str:
-        error = record.exc_info and record.exc_info[1]
-        why = f": {_one_line(error)}" if error else ""
-        return f"shoal {self._command}: {_one_line(record.getMessage())}{why}"
+        text = record.getMessage()
+        if isinstance(record.msg, Line):
+            text = f"{record.msg.notice.id} {record.levelname.lower()}: {record.msg.text}"
+        return f"shoal {self._command}: {_one_line(text)}"
 
 
 def _one_line(what: object) -> str:

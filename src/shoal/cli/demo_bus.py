@@ -1,5 +1,6 @@
 """The part of `shoal demo` with the public API: one publisher, three subscribers, a process for each."""
 
+import logging
 import secrets
 import subprocess
 import sys
@@ -93,6 +94,7 @@ def _publish(domain: str) -> None:
 
 def subscribe(domain: str) -> None:
     """Be one subscriber: print how many messages are here, line by line, and then `ok`, or what is wrong."""
+    logging.getLogger("shoal").setLevel(logging.ERROR)
     print(_read_all(domain), flush=True)
 
 

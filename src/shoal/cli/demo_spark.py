@@ -61,7 +61,7 @@ def _quiet_stderr() -> Iterator[None]:
 
 def _summaries(console: Console) -> list[dict[str, Any]]:
     """What a subscriber gets of the result."""
-    from shoal.bench.store_process import StoreProcess
+    from shoal.processes.store import StoreProcess
     from shoal.spark import session
 
     # Spark takes seconds to start; meanwhile there is something to publish.

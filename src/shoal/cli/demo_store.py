@@ -1,6 +1,7 @@
 """The part of `shoal demo` in which programs are killed: a durable subscriber, and a worker of a queue."""
 
 import contextlib
+import logging
 import secrets
 import subprocess
 import sys
@@ -52,7 +53,7 @@ class Reader:
 
 def run(console: Console) -> bool:
     """Kill readers in the middle, and count what the others and their successors got."""
-    from shoal.bench.store_process import StoreProcess
+    from shoal.processes.store import StoreProcess
 
     readers: list[Reader] = []
     try:
@@ -136,6 +137,7 @@ def _verdict(who: str, readers: list[Reader]) -> str | None:
 
 def be(role: Callable[[str], None], domain: str) -> None:
     """Be one of the readers; on a busy machine the store may be heard of late."""
+    logging.getLogger("shoal").setLevel(logging.ERROR)
     deadline = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline:
         with contextlib.suppress(shoal.NoStoreError):

@@ -53,8 +53,12 @@ def history(
         str,
         typer.Option(envvar="SHOAL_STORE", help="A store's directory on this machine, or grpc://host:port."),
     ] = "grpc://127.0.0.1:7475",
-    token: Annotated[
-        str | None, typer.Option(envvar="SHOAL_TOKEN", help="What the store asks its readers for.")
+    token_file: Annotated[
+        Path | None,
+        typer.Option(help="A file with the token that the store asks for; SHOAL_TOKEN_FILE names one, too."),
+    ] = None,
+    fingerprint: Annotated[
+        str | None, typer.Option(help="Over TLS: the fingerprint of the store's certificate.")
     ] = None,
     selector: Annotated[str | None, typer.Option(help="Only messages that this selects.")] = None,
     start: Annotated[
@@ -100,7 +104,7 @@ def history(
             **_place("from", start),
             **_place("to", end),
         }
-        with connect(store, token=token) as reader:
+        with connect(store, token_file=token_file, fingerprint=fingerprint) as reader:
             if topics:
                 _list_topics(reader, patterns or [], as_json)
             elif count:

@@ -87,13 +87,13 @@ def archive(
     conf: Conf = None,
 ) -> None:
     """Write messages into Parquet files by date and topic, each once; goes on where it stopped before."""
-    with _ran("archive"):
+    with told_plainly("pipeline archive"):
         from shoal.spark.pipelines import archive as pipeline
         from shoal.spark.pipelines import iceberg as tables
 
         pipeline.prepare(directory)
         table = None if iceberg is None else tables.open_table(iceberg, directory)
-        with _session("archive", master, remote, conf) as spark:
+        with spark_session("archive", master, remote, conf) as spark:
             query = pipeline.archive(
                 spark,
                 topics,
@@ -102,7 +102,7 @@ def archive(
                 selector=selector,
                 follow=follow,
                 every=every,
-                options=_pairs(option),
+                options=pairs(option),
             )
             _wait(query)
         if compact:
@@ -133,12 +133,12 @@ def replay(
     conf: Conf = None,
 ) -> None:
     """Publish recorded messages again, in their order and with their spacing."""
-    with _ran("replay"):
+    with told_plainly("pipeline replay"):
         from shoal.spark.pipelines.replay import replay as pipeline
 
         console = Console(stderr=True)
         with (
-            _session("replay", master, None, conf) as spark,
+            spark_session("replay", master, None, conf) as spark,
             connect(url, domain, interface) as bus,
             console.status("reading") as status,
         ):
@@ -152,7 +152,7 @@ def replay(
                 topics=topics,
                 prefix=prefix,
                 property_schema=property_schema,
-                options=_pairs(option),
+                options=pairs(option),
                 told=lambda count: status.update(f"{count:,} messages"),
             )
         typer.echo(
@@ -181,7 +181,7 @@ def stats(
     conf: Conf = None,
 ) -> None:
     """Rate, size, delay and loss for each window of time, topic and publisher."""
-    with _ran("stats"):
+    with told_plainly("pipeline stats"):
         from shoal.spark.options import parse_duration_s
         from shoal.spark.pipelines import stats as pipeline
 
@@ -199,12 +199,12 @@ def stats(
             "store": store,
             "selector": selector,
             "to_topic": to,
-            "options": _pairs(option),
+            "options": pairs(option),
         }
         with contextlib.ExitStack() as stack:
             if follow:
                 place = checkpoint or stack.enter_context(_temporary())
-            spark = stack.enter_context(_session("stats", master, None, conf))
+            spark = stack.enter_context(spark_session("stats", master, None, conf))
             if follow:
                 query = pipeline.follow_stats(
                     spark, topics, checkpoint=place, shown=lambda found: _show_stats(found, json), **chosen
@@ -228,11 +228,11 @@ def audit(
     conf: Conf = None,
 ) -> None:
     """Look for gaps, duplicates and violations of order in history; the status is 1 if there are any."""
-    with _ran("audit"):
+    with told_plainly("pipeline audit"):
         from shoal.spark.pipelines.audit import audit as pipeline
 
-        with _session("audit", master, remote, conf) as spark:
-            found = pipeline(spark, topics, store=store, options=_pairs(option))
+        with spark_session("audit", master, remote, conf) as spark:
+            found = pipeline(spark, topics, store=store, options=pairs(option))
         if json is not None:
             _write(json, [json_text.dumps(found.to_dict(), indent=2, default=str)])
         if json != "-":
@@ -242,9 +242,12 @@ def audit(
 
 
 @contextlib.contextmanager
-def _ran(command: str) -> Iterator[None]:
+def told_plainly(command: str, *, needs_spark: bool = True) -> Iterator[None]:
     """Say in one line what went wrong, also where Spark wraps it into a trace."""
-    with plain_endings(f"pipeline {command}"):
+    with plain_endings(command):
+        if not needs_spark:
+            yield
+            return
         if find_spec("pyspark") is None:
             raise ValueError("Spark is not installed: pip install 'shoal[spark]'")
         from py4j.protocol import Py4JError  # type: ignore[import-untyped]
@@ -264,7 +267,7 @@ def _ran(command: str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _session(
+def spark_session(
     name: str, master: str | None, remote: str | None, conf: list[str] | None
 ) -> "Iterator[SparkSession]":
     """Spark for one command. What is started here is stopped, so that its workers end in order."""
@@ -280,7 +283,7 @@ def _session(
         filtered(),
     ):
         spark = shoal.spark.session(
-            f"shoal {name}", master=master, remote=remote, conf=_pairs(conf), quiet=True
+            f"shoal {name}", master=master, remote=remote, conf=pairs(conf), quiet=True
         )
     try:
         yield spark
@@ -321,7 +324,8 @@ def _temporary() -> Iterator[Path]:
         yield Path(made)
 
 
-def _pairs(given: list[str] | None) -> dict[str, str]:
+def pairs(given: list[str] | None) -> dict[str, str]:
+    """Read NAME=VALUE, each given once."""
     pairs = {}
     for text in given or ():
         name, equals, value = text.partition("=")

@@ -26,6 +26,8 @@ Examples:
   tail -f app.log | shoal pub logs/app --stdin
 
   shoal pub orders/new '{"id": 7}' --json-body --persistent      (a store keeps it)
+
+  shoal pub prices/ACME 10.25 --retain      (new subscribers get it first, until Ctrl-C)
 """
 
 
@@ -39,6 +41,10 @@ def pub(
     ttl: Ttl = None,
     persistent: Annotated[
         bool, typer.Option("--persistent", help="A store keeps it, and this waits until it does.")
+    ] = False,
+    retain: Annotated[
+        bool,
+        typer.Option("--retain", help="Keep it as the topic's last value for new subscribers, until Ctrl-C."),
     ] = False,
     json_body: JsonBody = False,
     stdin: Stdin = False,
@@ -54,11 +60,14 @@ def pub(
         properties = dict(map(property_from_text, property_ or ()))
         sent = bodies(body, json_body, count, stdin)
         with connect(url, domain, interface) as bus:
-            heard = persistent or bus.wait_for_subscribers(topic, 1, wait)
-            published = _publish(bus, topic, sent, interval, properties, priority, ttl, persistent)
+            heard = persistent or retain or bus.wait_for_subscribers(topic, 1, wait)
+            published = _publish(bus, topic, sent, interval, properties, priority, ttl, persistent, retain)
             bus.flush()
             if not heard and not bus.subscribers(topic):
                 typer.echo(f"shoal pub: published {published}, and nobody subscribes to {topic}", err=True)
+            if retain:
+                typer.echo(f"shoal pub: retaining the last value of {topic} until Ctrl-C", err=True)
+                bus.run()
 
 
 def _publish(
@@ -70,6 +79,7 @@ def _publish(
     priority: int,
     ttl_s: float | None,
     persistent: bool,
+    retain: bool,
 ) -> int:
     number = 0
     for number, body in enumerate(sent, 1):
@@ -83,5 +93,6 @@ def _publish(
             ttl_s=ttl_s,
             persistent=persistent,
             window=WINDOW if persistent else None,
+            retain=retain,
         )
     return number

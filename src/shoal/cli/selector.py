@@ -9,7 +9,7 @@ from rich.markup import escape
 from shoal.errors import InvalidSelectorError
 from shoal.selector import PropertyValue, Selector
 
-app = typer.Typer(help="Try message selectors out.", no_args_is_help=True)
+app = typer.Typer()
 
 INVALID = 2
 NO_MATCH = 1
@@ -39,8 +39,8 @@ def _assignments(texts: list[str], option: str) -> dict[str, PropertyValue]:
     return values
 
 
-@app.command()
-def check(
+@app.command(no_args_is_help=True)
+def selector(
     text: Annotated[str, typer.Argument(metavar="SELECTOR", help="The selector, quoted for the shell.")],
     properties: Annotated[
         list[str] | None,
@@ -62,7 +62,7 @@ def check(
     """
     console = Console(highlight=False, soft_wrap=True)
     try:
-        selector = Selector(text)
+        parsed = Selector(text)
     except InvalidSelectorError as error:
         problem = Console(stderr=True, highlight=False, soft_wrap=True)
         source, marker = error.caret.splitlines()
@@ -70,17 +70,12 @@ def check(
         problem.print(f"  {escape(source)}\n  [bold red]{marker}[/]", end="\n\n")
         problem.print(f"found     {escape(error.found)}\nexpected  {escape(error.expected)}")
         raise typer.Exit(INVALID) from None
-    console.print(f"[bold green]valid[/]      {escape(str(selector))}")
-    console.print(f"mentions   {escape(', '.join(selector.names) or 'nothing')}")
+    console.print(f"[bold green]valid[/]      {escape(str(parsed))}")
+    console.print(f"mentions   {escape(', '.join(parsed.names) or 'nothing')}")
     if properties or headers:
-        matches = selector.matches(
+        matches = parsed.matches(
             _assignments(properties or [], "--property"), _assignments(headers or [], "--header")
         )
         console.print("[bold green]matches[/]" if matches else "[bold yellow]does not match[/]")
         if not matches:
             raise typer.Exit(NO_MATCH)
-
-
-@app.callback()
-def _root() -> None:
-    """Keep `check` a sub-command although it is the only one."""

@@ -12,6 +12,7 @@ import typer
 
 from shoal.cli.connection import Domain, Interface, Url, plain_endings
 from shoal.config import resolve as resolve_connection
+from shoal.config.tokens import token_of
 from shoal.errors import ConfigError
 from shoal.store.config import load_toml, parse_duration, parse_size, resolve, rules
 
@@ -58,7 +59,14 @@ def store(
     flight: Annotated[
         str | None, typer.Option(help="Serve history over Arrow Flight, such as 127.0.0.1:7475.")
     ] = None,
-    token: Annotated[str | None, typer.Option(help="What readers of history must show.")] = None,
+    tokens: Annotated[
+        Path | None, typer.Option(help="The token file: clients and readers must show a token of it.")
+    ] = None,
+    tls: Annotated[
+        bool, typer.Option("--tls", help="Encrypt; makes a certificate, whose fingerprint clients pin.")
+    ] = False,
+    tls_cert: Annotated[Path | None, typer.Option(help="The certificate to show, with --tls-key.")] = None,
+    tls_key: Annotated[Path | None, typer.Option(help="The key of --tls-cert.")] = None,
     pattern: Annotated[
         list[str] | None,
         typer.Option(help="Persistent messages it keeps: topics and queues; may be given several times."),
@@ -79,7 +87,8 @@ def store(
         given: dict[str, Any] = {"domain": domain, "interface": interface}
         connection = {name: value for name, value in given.items() if value is not None}
         if config is not None:
-            if data or record or keep or keep_bytes or flight or token or pattern or listen or name:
+            others = (data, record, keep, keep_bytes, flight, tokens, tls, tls_cert, pattern, listen, name)
+            if any(others):
                 raise ConfigError("--config has everything: leave out --data, --record, --keep and the like")
             store_config, options = load_toml(config)
             connection = {**options, **connection}
@@ -88,9 +97,16 @@ def store(
             if data is None:
                 raise ConfigError("--data names no directory: add --data ./data, or --config FILE")
             retention = _retention(record or [], keep or [], keep_bytes or [])
-            told = {"patterns": pattern or None, "listen": listen, "name": name}
+            told = {
+                "patterns": pattern or None,
+                "listen": listen,
+                "name": name,
+                "tokens": tokens,
+                "tls": tls or None,
+            }
+            told |= {"tls_cert": tls_cert and str(tls_cert), "tls_key": tls_key and str(tls_key)}
             told = {key: value for key, value in told.items() if value is not None}
-            store_config = resolve(data, **retention, flight=flight, token=token, **told)
+            store_config = resolve(data, **retention, flight=flight, **told)
         _run(store_config, resolve_connection(url, connection))
 
 
@@ -138,6 +154,7 @@ def _described(running: Any) -> str:
     parts = [f"recording {recorded} into {path}", kept] if recorded else [f"{kept} in {path}"]
     parts += [f"at {url}" for url in running.urls[:1]]
     parts += [f"history at {running.endpoint}"] if running.endpoint else []
+    parts += [f"certificate {running.fingerprint}"] if running.fingerprint else []
     return ", ".join(parts)
 
 
@@ -179,8 +196,11 @@ def unsubscribe(
     with plain_endings("store unsubscribe"):
         if not shared and client_id is None:
             raise ConfigError("whose subscription it is must be said: add --client-id ID, or --shared")
+        # With a token its role decides; without one, a subscription belongs to whoever has its client id.
+        known = token_of(None, None) is not None
         given = {} if client_id is None else {"client_id": client_id}
-        ask_store(read_status(data), "unsubscribe", name=name, shared=shared, **given)
+        as_client = None if known else client_id
+        ask_store(read_status(data), "unsubscribe", as_client=as_client, name=name, shared=shared, **given)
         typer.echo(f"the subscription {name} is gone")
 
 

@@ -24,6 +24,8 @@ Examples:
   shoal sub orders --count 1 --timeout 10
 
   shoal sub 'orders/>' --durable desk-7      goes on where it stopped
+
+  shoal sub 'prices/>' --retained      the last values first (see shoal pub --retain)
 """
 
 
@@ -40,6 +42,9 @@ def sub(
         str | None, typer.Option(metavar="NAME", help="A store keeps what comes while nobody reads this.")
     ] = None,
     client_id: Annotated[str, typer.Option(help="Whose durable subscription it is.")] = "shoal-sub",
+    retained: Annotated[
+        bool, typer.Option("--retained", help="Print the last value of each topic first.")
+    ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object a line.")] = False,
     timeout: Annotated[
         float | None, typer.Option(min=0.0, help="Fail if no message comes for so many seconds.")
@@ -55,9 +60,11 @@ def sub(
             raise typer.BadParameter(
                 "--correlation is for subscriptions that are not durable: use --selector"
             )
+        if durable is not None and retained:
+            raise typer.BadParameter("--retained is for subscriptions that are not durable")
         with (
             connect(url, domain, interface, client_id=None if durable is None else client_id) as bus,
-            _subscribe(bus, pattern, selector, correlation, durable) as subscription,
+            _subscribe(bus, pattern, selector, correlation, durable, retained) as subscription,
         ):
             left = count
             while left is None or left > 0:
@@ -73,10 +80,15 @@ def sub(
 
 
 def _subscribe(
-    bus: shoal.Bus, pattern: str, selector: str | None, correlation: str | None, durable: str | None
+    bus: shoal.Bus,
+    pattern: str,
+    selector: str | None,
+    correlation: str | None,
+    durable: str | None,
+    retained: bool,
 ) -> shoal.Subscription | StoredSubscription:
     if durable is None:
-        return bus.subscribe(pattern, selector=selector, correlation=correlation)
+        return bus.subscribe(pattern, selector=selector, correlation=correlation, retained=retained)
     return bus.subscribe(pattern, selector=selector, durable=durable)
 
 

@@ -11,6 +11,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from shoal import _core
 from shoal.config.checks import WHOLE, Checked, unknown_option
+from shoal.config.fingerprints import fingerprint_bytes
 from shoal.config.keys import check_key
 from shoal.config.norm import Congestion
 from shoal.errors import ConfigError
@@ -48,12 +49,13 @@ _INPROC_FIELDS = ("scheme", "domain", "when_full", "slow_after_s", "when_slow", 
 _LINK_ONLY = (
     "resume_s",
     "connect_timeout_s",
+    "required",
     "reconnect_max_s",
     "connections_max",
     "tcp_congestion",
 )
 _PLACES = ("host", "path", "listen")
-_TLS_FIELDS = ("tls_ca", "tls_cert", "tls_key", "tls_name")
+_TLS_FIELDS = ("tls_ca", "tls_cert", "tls_key", "tls_name", "tls_fingerprint")
 LINK_FIELDS = (
     *_INPROC_FIELDS,
     "port",
@@ -193,6 +195,9 @@ class ConnectionConfig(Checked):
     resume_s: float = 10.0
     #: Over TCP: how long an attempt to connect may take.
     connect_timeout_s: float = 5.0
+    #: Over TCP: whether `connect` raises `LinkError` if the first attempt reaches nobody. Otherwise it goes
+    #: on trying in the background.
+    required: bool = False
     #: Over TCP: the longest wait between two attempts to connect; the first is 0.05 s, each twice the last.
     reconnect_max_s: float = 30.0
     #: Over TCP: how many connections a listener has at the most, and links a node; others are turned away.
@@ -209,6 +214,9 @@ class ConnectionConfig(Checked):
     tls_key: str | None = None
     #: Over TLS: the name that the certificate of the other end must have; the URL's host if not given.
     tls_name: str | None = None
+    #: Over TLS: the SHA-256 fingerprint of the one certificate that the other end may have, whoever signed it
+    #: and whatever its name.
+    tls_fingerprint: str | None = None
     #: What to do where multicast does not work: `error` raises, `tcp` connects to the seeds, or lets the
     #: programs of this machine meet. It is `tcp` where `connect` is given no URL.
     when_no_multicast: WhenNoMulticast = "error"
@@ -224,6 +232,9 @@ class ConnectionConfig(Checked):
         self._check_scheme()
         self.check_types()
         self.check("tls_cert", (self.tls_cert is None) == (self.tls_key is None), "given beside tls_key")
+        if self.tls_fingerprint is not None:
+            fingerprint_bytes(self.tls_fingerprint)
+            self.check("tls_ca", self.tls_ca is None, "left out beside tls_fingerprint")
         self.check("domain", bool(self.domain) and len(self.domain) <= 255, "a name of 1 to 255 characters")
         self.check_range("port", 0 if self.has_links else 1, 65535)
         self.check_range("cost", 1, COST_MAX)
@@ -396,6 +407,7 @@ class ConnectionOptions(TypedDict, total=False):
     cost: int | None
     resume_s: float
     connect_timeout_s: float
+    required: bool
     reconnect_max_s: float
     connections_max: int
     tcp_congestion: str
@@ -404,6 +416,7 @@ class ConnectionOptions(TypedDict, total=False):
     tls_cert: str | None
     tls_key: str | None
     tls_name: str | None
+    tls_fingerprint: str | None
     listen: bool
     when_no_multicast: WhenNoMulticast
     seeds: str | None
@@ -464,6 +477,8 @@ def resolve_listening(
     config = resolve(url, options, environment)
     if not config.has_links and config.scheme != "udp":
         raise ConfigError(f"{url!r} cannot be listened at: use tcp://address:port")
+    if config.required:
+        raise ConfigError("required is for connect, which reaches somebody: listen waits for others")
     return config
 
 

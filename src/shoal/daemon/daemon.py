@@ -19,6 +19,7 @@ from shoal.daemon.answers import Answers
 from shoal.daemon.config import DaemonConfig, HttpConfig
 from shoal.daemon.links import Links
 from shoal.errors import ConfigError
+from shoal.messages import link as link_notices
 
 if TYPE_CHECKING:
     from shoal.daemon.http import HttpEndpoint
@@ -165,6 +166,7 @@ class Daemon:
                 "links": self._links.states(),
                 "rss_bytes": _resident_bytes(),
                 "cpu_s": usage.ru_utime + usage.ru_stime,
+                "filters_evaluated": 0 if self._closed else self.bus.stats()["filters_evaluated"],
                 "reloads": self._reloads,
                 "events_lost": self._lost,
             }
@@ -179,16 +181,19 @@ class Daemon:
         match event:
             case MessagesLost():
                 self._lost += 1
-            case LinkUp(link, 0, address, resumed):
-                log.info("%s was joined%s from %s", link, " again" if resumed else "", address)
-            case LinkUp(link, node, address, resumed):
-                again = ", which goes on" if resumed else ""
-                log.info("link %s is up with node %d at %s%s", link, node, address, again)
+            case LinkUp(link, 0, address, False):
+                link_notices.GROUP_JOINED(link=link, address=address).log(log)
+            case LinkUp(link, 0, address, True):
+                link_notices.GROUP_REJOINED(link=link, address=address).log(log)
+            case LinkUp(link, node, address, False):
+                link_notices.LINK_UP(link=link, node=node, address=address).log(log)
+            case LinkUp(link, node, address, True):
+                link_notices.LINK_RESUMED(link=link, node=node, address=address).log(log)
             # What goes wrong the connection logs itself, now and then.
             case LinkDown(link, 0, _, why, True):
-                log.info("%s was left: %s", link, why)
+                link_notices.GROUP_LEFT(link=link, why=why).log(log)
             case LinkDown(link, node, address, why, True):
-                log.info("node %d at %s left the link %s: %s", node, address, link, why)
+                link_notices.PEER_LEFT(node=node, address=address, link=link, why=why).log(log)
 
     def __enter__(self) -> Self:
         return self

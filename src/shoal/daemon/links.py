@@ -17,6 +17,7 @@ from shoal.errors import ShoalError
 from shoal.link.admission import Allowed
 from shoal.link.dialler import Dialler
 from shoal.link.state import LinkState
+from shoal.messages import daemon as notices
 
 log = logging.getLogger("shoal.daemon")
 
@@ -154,11 +155,11 @@ class Links:
             if strict:
                 raise
             if self._failed.get(name, ("",))[0] != str(error):
-                log.error("link %s cannot be opened, and is tried every %g s: %s", name, RETRY_S, error)
+                notices.LINK_NOT_OPEN(link=name, why=error, every_s=RETRY_S).log(log)
             self._failed[name] = (str(error), time.monotonic() + RETRY_S)
             return False
         if self._failed.pop(name, None):
-            log.info("link %s is open", name)
+            notices.LINK_OPEN(link=name).log(log)
         return True
 
     def _opened(self, link: LinkConfig) -> Open:

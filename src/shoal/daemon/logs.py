@@ -6,6 +6,7 @@ import sys
 import time
 
 from shoal.daemon.config import LogConfig
+from shoal.messages import Line
 
 
 class JsonLines(logging.Formatter):
@@ -20,6 +21,8 @@ class JsonLines(logging.Formatter):
             "logger": record.name,
             "message": record.getMessage(),
         }
+        if isinstance(record.msg, Line):
+            line |= {"id": record.msg.notice.id, "args": record.msg.plain_args, "message": record.msg.text}
         if record.exc_info and record.exc_info[1] is not None:
             line["error"] = repr(record.exc_info[1])
             line["traceback"] = self.formatException(record.exc_info)
@@ -32,7 +35,8 @@ class TextLines(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """The line."""
         error = record.exc_info and record.exc_info[1]
-        why = f": {error!r}" if error else ""
+        # A notice names it.
+        why = f": {error!r}" if error and not isinstance(record.msg, Line) else ""
         text = " ".join(f"{record.getMessage()}{why}".split())
         return f"{record.levelname.lower():<7} {record.name}: {text}"
 

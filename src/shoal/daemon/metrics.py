@@ -11,6 +11,7 @@ _OWN = (
     ("members", "members", "gauge", "Nodes of the domain that it knows."),
     ("rss_bytes", "resident_memory_bytes", "gauge", "Memory of the process."),
     ("cpu_s", "cpu_seconds_total", "counter", "Processor time of the process."),
+    ("filters_evaluated", "filters_evaluated_total", "counter", "Filters looked at for messages."),
     ("reloads", "reloads_total", "counter", "Files that were read again and used."),
     ("events_lost", "messages_lost_events_total", "counter", "Times that messages were told as lost here."),
 )

@@ -16,6 +16,7 @@ from shoal.daemon.config import DaemonConfig, load
 from shoal.daemon.daemon import Daemon
 from shoal.daemon.logs import Logs
 from shoal.errors import ShoalError
+from shoal.messages import daemon as notices
 
 log = logging.getLogger("shoal.daemon")
 
@@ -65,11 +66,11 @@ def run(path: Path) -> None:
             _raise_descriptor_limit()
             _compare_descriptor_limit(config)
             with Daemon(config) as daemon:
-                log.info("%s is ready: %s", config.name, _what(daemon))
+                notices.READY(name=config.name, what=_what(daemon)).log(log)
                 notify.ready(_what(daemon))
                 _loop(daemon, path, signals, logs)
                 notify.stopping()
-                log.info("%s ends", daemon.config.name)
+                notices.ENDED(name=daemon.config.name).log(log)
     finally:
         logs.close()
 
@@ -95,9 +96,9 @@ def _reload(daemon: Daemon, path: Path, logs: Logs) -> None:
         logs.use(config.log)
         done = daemon.reload(config)
     except ShoalError as error:
-        log.error("%s was not taken over: %s", path, error)
+        notices.RELOAD_FAILED(path=path, why=error).log(log)
         return
-    log.info("%s was read again: %s", path, ", ".join(done) or "nothing changed")
+    notices.RELOADED(path=path, changes=", ".join(done) or "nothing changed").log(log)
 
 
 def _what(daemon: Daemon) -> str:
@@ -123,11 +124,6 @@ def _compare_descriptor_limit(config: DaemonConfig) -> None:
     each = 1 if {"tcp", "tls"} >= set(listening) else 3
     connections = config.connection.connections_max
     if each * connections + DESCRIPTORS_BESIDE > limit():
-        log.warning(
-            "%d connections are let in (connections_max), which need %d descriptors, and this process may "
-            "have %d: those beyond are turned away; raise the limit (LimitNOFILE= of systemd, or ulimit -n), "
-            "or lower connections_max",
-            connections,
-            each * connections + DESCRIPTORS_BESIDE,
-            limit(),
-        )
+        notices.DESCRIPTORS_SHORT(
+            connections=connections, needed=each * connections + DESCRIPTORS_BESIDE, limit=limit()
+        ).log(log)

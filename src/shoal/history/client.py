@@ -6,13 +6,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 import pyarrow as pa
 from pyarrow import flight
 
-from shoal.errors import ConfigError, HistoryError, StoreUnavailableError
+from shoal.config.tokens import Token, token_of
+from shoal.errors import ConfigError, HistoryError, ShoalError, StoreUnavailableError
 from shoal.history import faults
+from shoal.history.pinning import pinned
 from shoal.history.query import VERSION, Query, Start
 from shoal.history.reader import WAIT_S_MAX
 from shoal.history.schema import DEFAULT_COLUMNS
@@ -26,37 +28,83 @@ ENDPOINT_FILE = "endpoint.json"
 CONNECT_S = 10.0
 
 
-def connect(store: str | Path, *, token: str | None = None) -> "History":
+class QueryOptions(TypedDict, total=False):
+    """What a question about history may ask for; `History.batches` describes each."""
+
+    selector: str | None
+    columns: Sequence[str] | None
+    properties: Mapping[str, str] | None
+    start: Start | None
+    end: int | None
+    from_time: Time | None
+    to_time: Time | None
+    limit: int | None
+    incarnation: str | None
+    only: Sequence[tuple[int, int]] | None
+
+
+def connect(
+    store: str | Path,
+    *,
+    token: str | None = None,
+    token_file: str | Path | None = None,
+    ca: str | Path | None = None,
+    fingerprint: str | None = None,
+) -> "History":
     """A store's history: `grpc://host:port`, or the directory of a store that runs on this machine.
 
     Nothing is sent before the first question.
+
+    Args:
+        store: `grpc://host:port`, `grpc+tls://host:port`, or a directory.
+        token: what the store asks for; better in a file.
+        token_file: a file with the token. `SHOAL_TOKEN` and `SHOAL_TOKEN_FILE` name them, too.
+        ca: over TLS, a file with the certificates of the authorities that sign the store's.
+        fingerprint: over TLS, the store's certificate itself, as `shoal store --tls` prints it.
+
+    Raises:
+        ConfigError: `store` is neither an address nor a directory.
+        StoreUnavailableError: no store serves the history in this directory; the message says what to start.
     """
-    return History(endpoint_of(store), token=token)
+    endpoint, known = endpoint_of(store)
+    return History(
+        endpoint, token=token_of(token, token_file), ca=ca, fingerprint=None if ca else fingerprint or known
+    )
 
 
-def endpoint_of(store: str | Path) -> str:
-    """Where a store listens; a directory is asked what its store wrote there."""
+def endpoint_of(store: str | Path) -> tuple[str, str | None]:
+    """Where a store listens, and its certificate's fingerprint; a directory is asked what its store wrote."""
     if isinstance(store, str) and "://" in store:
         if not store.startswith(("grpc://", "grpc+tcp://", "grpc+tls://")):
             raise ConfigError(f"store is {store!r}, and must be grpc://host:port or a store's directory")
-        return store
-    path = Path(store) / ENDPOINT_FILE
+        return store, None
+    if not Path(store).is_dir():
+        raise ConfigError(f"store is {str(store)!r}, and must be grpc://host:port or a store's directory")
     try:
-        endpoint = json.loads(path.read_text())["flight"]
+        told = json.loads((Path(store) / ENDPOINT_FILE).read_text())
+        return str(told["flight"]), told.get("fingerprint")
     except (OSError, ValueError, KeyError) as error:
-        raise ConfigError(
-            f"store is {str(store)!r}, and no store serves its history there: {path} cannot be read ({error})"
+        raise StoreUnavailableError(
+            f"no store serves the history in {str(store)!r}. Start one: "
+            f"shoal store --data {store} --flight 127.0.0.1:7475"
         ) from error
-    return str(endpoint)
 
 
 class History:
     """A connection to one store. May be shared between threads; a forked child makes its own."""
 
-    def __init__(self, endpoint: str, *, token: str | None = None) -> None:
+    def __init__(
+        self,
+        endpoint: str,
+        *,
+        token: Token | None = None,
+        ca: str | Path | None = None,
+        fingerprint: str | None = None,
+    ) -> None:
         self.endpoint = endpoint
+        self._ca, self._fingerprint = ca, fingerprint
         self._options = flight.FlightCallOptions(
-            headers=[] if token is None else [(b"authorization", f"Bearer {token}".encode())]
+            headers=[] if token is None else [(b"authorization", f"Bearer {token.text}".encode())]
         )
         self._client: flight.FlightClient | None = None
 
@@ -64,10 +112,19 @@ class History:
         if self._client is None:
             try:
                 patience = [("grpc.min_reconnect_backoff_ms", int(CONNECT_S * 1000))]
-                self._client = flight.FlightClient(self.endpoint, generic_options=patience)
+                self._client = flight.FlightClient(self.endpoint, generic_options=patience, **self._trust())
             except pa.ArrowInvalid as error:
                 raise ConfigError(f"store is {self.endpoint!r}, which is no address: {error}") from None
         return self._client
+
+    def _trust(self) -> dict[str, Any]:
+        """Whose certificate is accepted."""
+        if self._ca is not None:
+            return {"tls_root_certs": Path(self._ca).read_bytes()}
+        if self._fingerprint is None or not self.endpoint.startswith("grpc+tls://"):
+            return {}
+        certificate, name = pinned(self.endpoint, self._fingerprint, CONNECT_S)
+        return {"tls_root_certs": certificate, "override_hostname": name}
 
     def close(self) -> None:
         """Close the connection; the next question opens it again."""
@@ -87,13 +144,15 @@ class History:
         """Which store this is (`incarnation`, `name`, `domain`) and its offsets, from `floor` up to `end`."""
         return self._act("info")
 
-    def read(self, topics: str | Sequence[str] = (), **query: Any) -> pa.Table:
+    def read(self, topics: str | Sequence[str] = (), **query: Unpack[QueryOptions]) -> pa.Table:
         """All rows that match; arguments as for `batches`."""
         reader = self._reader(_query(topics, **query))
         with self._understood():
             return reader.read_all()
 
-    def batches(self, topics: str | Sequence[str] = (), **query: Any) -> Iterator[pa.RecordBatch]:
+    def batches(
+        self, topics: str | Sequence[str] = (), **query: Unpack[QueryOptions]
+    ) -> Iterator[pa.RecordBatch]:
         """Rows in the order of their offsets, as record batches.
 
         Args:
@@ -109,19 +168,22 @@ class History:
             for chunk in reader:
                 yield chunk.data
 
-    def reader(self, topics: str | Sequence[str] = (), **query: Any) -> pa.RecordBatchReader:
+    def reader(self, topics: str | Sequence[str] = (), **query: Unpack[QueryOptions]) -> pa.RecordBatchReader:
         """The same rows as something that DuckDB, polars and pyarrow read batch by batch."""
         asked = _query(topics, **query)
         stream = self._reader(asked)
         with self._understood():
             return stream.to_reader()
 
-    def follow(self, topics: str | Sequence[str] = (), **query: Any) -> Iterator[pa.RecordBatch]:
+    def follow(
+        self, topics: str | Sequence[str] = (), **query: Unpack[QueryOptions]
+    ) -> Iterator[pa.RecordBatch]:
         """Rows as `batches` gives them, then those that come. From the latest on by default.
 
         It ends where `limit`, `end` or `to_time` says, and otherwise never.
         """
-        asked = _query(topics, **{"start": "latest", **query})
+        query.setdefault("start", "latest")
+        asked = _query(topics, **query)
         info = self.info()
         incarnation = asked.incarnation or info["incarnation"]
         start: Start = asked.start if isinstance(asked.start, int) else self._first(asked)
@@ -147,7 +209,7 @@ class History:
         *,
         max_rows: int | None = None,
         max_bytes: int | None = None,
-        **query: Any,
+        **query: Unpack[QueryOptions],
     ) -> dict[str, Any]:
         """How far a batch within these limits reaches.
 
@@ -158,7 +220,11 @@ class History:
         return self._act("latest", query=asked, max_rows=max_rows, max_bytes=max_bytes)
 
     def wait(
-        self, topics: str | Sequence[str] = (), *, timeout_s: float = WAIT_S_MAX, **query: Any
+        self,
+        topics: str | Sequence[str] = (),
+        *,
+        timeout_s: float = WAIT_S_MAX,
+        **query: Unpack[QueryOptions],
     ) -> dict[str, Any]:
         """As `latest`, once something matches; after the time with `rows` 0."""
         return self._act("wait", query=_query(topics, **query).to_json(), timeout_s=timeout_s)
@@ -169,7 +235,7 @@ class History:
         *,
         partitions: int = 1,
         rows_max: int | None = None,
-        **query: Any,
+        **query: Unpack[QueryOptions],
     ) -> list[tuple[int, int, int]]:
         """Ranges (first offset, the one after the last, about how many rows) that can be read in parallel."""
         asked = _query(topics, **query).to_json()
@@ -184,7 +250,7 @@ class History:
         """Topics with `count`, and `first` and `last` offset."""
         return list(self._act("topics", pattern=pattern)["topics"])
 
-    def gaps(self, **query: Any) -> list[dict[str, Any]]:
+    def gaps(self, **query: Unpack[QueryOptions]) -> list[dict[str, Any]]:
         """What the store could not record, each with the offset before which it would have been."""
         return list(self._act("gaps", query=_query((), **query).to_json())["gaps"])
 
@@ -311,6 +377,8 @@ class History:
         """Flight's errors as Shoal's."""
         try:
             yield
+        except ShoalError:
+            raise
         except (flight.FlightError, pa.ArrowException, OSError) as error:
             told = faults.from_text(str(error))
             if told is not None and "descriptors" in told.detail:

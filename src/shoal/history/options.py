@@ -15,8 +15,6 @@ class ServerOptions(Checked):
     host: str = "127.0.0.1"
     #: The TCP port; 0 picks a free one.
     port: int = DEFAULT_PORT
-    #: What clients must show; none lets everybody in who reaches the port.
-    token: str | None = None
     #: Reads that may run at the same time.
     streams_max: int = 256
     #: Clients that may wait at the same time for something new.

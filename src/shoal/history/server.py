@@ -4,7 +4,6 @@ Every call runs on a thread of the Flight library; what it does is in `reader` a
 """
 
 import contextlib
-import hmac
 import json
 import socket
 import threading
@@ -16,6 +15,7 @@ import pyarrow as pa
 from pyarrow import flight
 
 from shoal._core import HistoryScan, StagedRows
+from shoal.config.tokens import Principals
 from shoal.errors import (
     ClosedError,
     DiffersError,
@@ -51,12 +51,29 @@ def start(
     *,
     host: str = "127.0.0.1",
     port: int = DEFAULT_PORT,
-    token: str | None = None,
+    principals: Principals | None = None,
+    certificate: tuple[bytes, bytes] | None = None,
     **bounds: Any,
 ) -> "HistoryServer":
-    """Serve a store's history until `close`; `bounds` are those of `ServerOptions`."""
-    options = ServerOptions(host=host, port=port, token=token, **bounds)
-    return HistoryServer(store, options, open_scan=HistoryScan, make_rows=StagedRows)
+    """Serve a store's history until `close`; `bounds` are those of `ServerOptions`.
+
+    Args:
+        store: whose history it is.
+        host: where to listen.
+        port: where to listen.
+        principals: those whose tokens are let in; none lets everybody in who reaches the port.
+        certificate: a certificate and its key (PEM), for TLS.
+        bounds: others of `ServerOptions`.
+    """
+    options = ServerOptions(host=host, port=port, **bounds)
+    return HistoryServer(
+        store,
+        options,
+        open_scan=HistoryScan,
+        make_rows=StagedRows,
+        principals=principals,
+        certificate=certificate,
+    )
 
 
 class HistoryServer:
@@ -69,17 +86,20 @@ class HistoryServer:
         *,
         open_scan: OpenScan,
         make_rows: MakeRows,
+        principals: Principals | None = None,
+        certificate: tuple[bytes, bytes] | None = None,
     ) -> None:
         self._reader = Reader(store, options, open_scan)
         service = _Actions(store, self._reader, Stagings(store, options, make_rows))
         try:
-            self._flight = _Flight(service, options)
+            self._flight = _Flight(service, options, principals, certificate)
         except pa.ArrowException as error:
             where = f"{options.host}:{options.port}"
             raise LinkError(f"history cannot be served on {where}: {error}; is the port taken?") from None
         self.port: int = self._flight.port
         #: Where clients connect.
-        self.endpoint = f"grpc://{_url_host(options.host)}:{self.port}"
+        scheme = "grpc" if certificate is None else "grpc+tls"
+        self.endpoint = f"{scheme}://{_url_host(options.host)}:{self.port}"
         self._closing = threading.Event()
 
     def close(self) -> None:
@@ -241,11 +261,21 @@ class _Actions:
 class _Flight(flight.FlightServerBase):  # type: ignore[misc]
     """The Flight methods: parse, hand over, translate errors."""
 
-    def __init__(self, service: _Actions, options: ServerOptions) -> None:
+    def __init__(
+        self,
+        service: _Actions,
+        options: ServerOptions,
+        principals: Principals | None,
+        certificate: tuple[bytes, bytes] | None,
+    ) -> None:
         self._service = service
         self._admission = Admission()
-        middleware = {} if options.token is None else {"token": _TokenCheck(options.token)}
-        super().__init__((options.host, options.port), middleware=middleware)
+        middleware = {} if principals is None else {"token": _TokenCheck(principals)}
+        if certificate is None:
+            super().__init__((options.host, options.port), middleware=middleware)
+        else:
+            place = flight.Location.for_grpc_tls(options.host, options.port)
+            super().__init__(place, tls_certificates=[certificate], middleware=middleware)
 
     def do_get(self, context: Any, ticket: flight.Ticket) -> flight.FlightDataStream:
         with self._call(context):
@@ -293,20 +323,19 @@ class _Flight(flight.FlightServerBase):  # type: ignore[misc]
 
 
 class _TokenCheck(flight.ServerMiddlewareFactory):  # type: ignore[misc]
-    """Lets in only calls that carry the token."""
+    """Lets in only calls that carry the token of a principal."""
 
-    def __init__(self, token: str) -> None:
-        self._wanted = f"Bearer {token}".encode()
+    def __init__(self, principals: Principals) -> None:
+        self._principals = principals
 
     def start_call(self, info: Any, headers: dict[str, list[str]]) -> None:
         """Called first for every call."""
         given = next(iter(headers.get("authorization") or [""]))
-        given_bytes = given if isinstance(given, bytes) else given.encode(errors="replace")
-        if not hmac.compare_digest(given_bytes, self._wanted):
+        text = given.decode(errors="replace") if isinstance(given, bytes) else given
+        if self._principals.check(text.removeprefix("Bearer ")) is None:
             what = "wrong" if given else "missing"
-            error = HistoryError(
-                faults.DENIED, f"the token is {what}: give the one the store was started with", {}
-            )
+            sentence = f"The token is {what}: use one that `shoal token new` added to the store's token file."
+            error = HistoryError(faults.DENIED, sentence, {})
             raise flight.FlightUnauthenticatedError(faults.to_text(error))
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Self
 from shoal.errors import InvalidDestinationError
 from shoal.jms.destination import Queue
 from shoal.jms.failures import closed_error, translating
+from shoal.jms.java_names import JavaNames
 from shoal.jms.message import Message
 from shoal.jms.received import of_bus
 
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from shoal.jms.session import Session
 
 
-class QueueBrowser:
+class QueueBrowser(JavaNames):
     """The messages of a queue, oldest first, as they are when an iteration begins. Made by a session."""
 
     def __init__(self, session: "Session", queue: Queue, selector: str | None) -> None:

@@ -10,6 +10,8 @@ from typing import Protocol
 from shoal.errors import ShoalError
 from shoal.jms.failures import translated
 from shoal.jms.message import Message
+from shoal.messages import jms as notices
+from shoal.messages import named
 
 log = logging.getLogger("shoal.jms")
 
@@ -142,5 +144,5 @@ class Completions:
                 listener.on_completion(message)
             else:
                 listener.on_exception(message, failure)
-        except Exception:
-            log.exception("a completion listener failed on %s", message)
+        except Exception as error:
+            notices.COMPLETION_LISTENER_FAILED(message=message, why=named(error)).log(log, exc_info=error)

@@ -4,7 +4,6 @@ import contextlib
 import logging
 import sys
 import threading
-import warnings
 import weakref
 from collections.abc import Callable
 from types import TracebackType
@@ -22,10 +21,14 @@ from shoal.jms.destination import Destination, TemporaryQueue, TemporaryTopic
 from shoal.jms.failures import closed_error, translating
 from shoal.jms.feeds import Feed
 from shoal.jms.gate import Gate
+from shoal.jms.java_names import JavaNames
 from shoal.jms.options import JMSOptions
 from shoal.jms.property_names import CLIENT, JMSX, client_hash
 from shoal.jms.session import Session
 from shoal.jms.shared import SharedNode
+from shoal.messages import bus as bus_notices
+from shoal.messages import jms as notices
+from shoal.messages import named
 
 log = logging.getLogger("shoal.jms")
 
@@ -44,7 +47,7 @@ class _OnException(Protocol):
 ExceptionListener = Callable[[JMSError], object] | _OnException
 
 
-class ConnectionMetaData:
+class ConnectionMetaData(JavaNames):
     """What provider this is, and which version of Jakarta Messaging it follows."""
 
     #: The version of the specification.
@@ -63,7 +66,7 @@ class ConnectionMetaData:
     jmsx_property_names = JMSX
 
 
-class Connection:
+class Connection(JavaNames):
     """A program's connection. May be shared between threads.
 
     Made by `ConnectionFactory.create_connection`, and stopped at first: nothing is delivered before `start`.
@@ -179,8 +182,8 @@ class Connection:
         with self._telling:
             try:
                 call(error)
-            except Exception:
-                log.exception("an exception listener failed")
+            except Exception as failure:
+                notices.EXCEPTION_LISTENER_FAILED(why=named(failure)).log(log, exc_info=failure)
 
     def create_session(
         self, transacted: bool | int = False, acknowledge_mode: int = AcknowledgeMode.AUTO_ACKNOWLEDGE
@@ -349,5 +352,5 @@ class Connection:
 def _abandon(node: SharedNode, number: int, claimed: list[str], name: str) -> None:
     """Nobody has the connection any more."""
     if not sys.is_finalizing():
-        warnings.warn(f"unclosed {name}: close it", ResourceWarning, stacklevel=2)
+        bus_notices.UNCLOSED(what=name).warn(ResourceWarning, stacklevel=2)
         node.leave(claimed[0] if claimed else None, number)

@@ -2,13 +2,14 @@
 
 from collections.abc import Callable, Iterator
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
 from shoal._core import Message as BusMessage
 from shoal.errors import IllegalStateError, MessageFormatError
 from shoal.jms.destination import Destination, Topic, of_topic
 from shoal.jms.failures import closed_error
 from shoal.jms.feeds import Entry, Feed
+from shoal.jms.java_names import JavaNames
 from shoal.jms.message import Message
 from shoal.jms.received import CLASSES, of_bus
 
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 
 
 _new = object.__new__
+
+T = TypeVar("T")
 
 
 class _OnMessage(Protocol):
@@ -27,7 +30,7 @@ class _OnMessage(Protocol):
 MessageListener = Callable[[Message], object] | _OnMessage
 
 
-class MessageConsumer:
+class MessageConsumer(JavaNames):
     """Receives messages of one destination. For the thread that has its session; any thread may close it.
 
     Made by a session. `for message in consumer` goes on until it is closed.
@@ -77,7 +80,7 @@ class MessageConsumer:
             )
         self._session._set_listener(self, listener, call)
 
-    def receive(self, timeout_s: float | None = None) -> Message | None:
+    def receive(self, *, timeout_s: float | None = None) -> Message | None:
         """The next message, waited for if need be.
 
         Args:
@@ -159,7 +162,7 @@ class MessageConsumer:
         return f"<{type(self).__name__} {self._destination}{' closed' if self._closed else ''}>"
 
 
-def body_of(message: Message, kind: type) -> Any:
+def body_of(message: Message, kind: type[T]) -> T:
     """The body of a message, as `receive_body` gives it.
 
     Raises:

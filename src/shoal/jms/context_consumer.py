@@ -2,14 +2,17 @@
 
 from collections.abc import Iterator
 from types import TracebackType
-from typing import Any, Self
+from typing import Self, TypeVar
 
 from shoal.errors import MessageFormatError
 from shoal.jms.consumer import MessageConsumer, MessageListener, body_of
+from shoal.jms.java_names import JavaNames
 from shoal.jms.message import Message
 
+T = TypeVar("T")
 
-class JMSConsumer:
+
+class JMSConsumer(JavaNames):
     """Receives messages, or their bodies. Made by a context; for the thread that has the context."""
 
     def __init__(self, consumer: MessageConsumer) -> None:
@@ -29,15 +32,15 @@ class JMSConsumer:
     def message_listener(self, listener: MessageListener | None) -> None:
         self._consumer.message_listener = listener
 
-    def receive(self, timeout_s: float | None = None) -> Message | None:
+    def receive(self, *, timeout_s: float | None = None) -> Message | None:
         """The next message; `None` if none came in time, or the consumer was closed meanwhile."""
-        return self._consumer.receive(timeout_s)
+        return self._consumer.receive(timeout_s=timeout_s)
 
     def receive_no_wait(self) -> Message | None:
         """The next message if it is here already."""
         return self._consumer.receive_no_wait()
 
-    def receive_body(self, kind: type, timeout_s: float | None = None) -> Any:
+    def receive_body(self, kind: type[T], *, timeout_s: float | None = None) -> T | None:
         """The body of the next message; `None` if none came in time.
 
         Args:
@@ -61,9 +64,9 @@ class JMSConsumer:
         delivering.delivered(self._consumer, entry)
         return body
 
-    def receive_body_no_wait(self, kind: type) -> Any:
+    def receive_body_no_wait(self, kind: type[T]) -> T | None:
         """The body of the next message if it is here already."""
-        return self.receive_body(kind, 0.0)
+        return self.receive_body(kind, timeout_s=0.0)
 
     def close(self) -> None:
         """End it. Closing again does nothing."""

@@ -6,12 +6,13 @@ from typing import Any, Self
 from shoal.jms.bodies import MapMessage, ObjectMessage, TextMessage
 from shoal.jms.completion import CompletionListener
 from shoal.jms.destination import Destination
+from shoal.jms.java_names import JavaNames
 from shoal.jms.message import DeliveryMode, Message
 from shoal.jms.producer import MessageProducer, ProducerBase
 from shoal.jms.streams import BytesMessage
 
 
-class ContextProducerBase:
+class ContextProducerBase(JavaNames):
     """What context producers of threads and of asyncio have in common: what they give messages."""
 
     __slots__ = ("_async", "_given", "_settings", "_template")

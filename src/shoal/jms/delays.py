@@ -9,6 +9,8 @@ import time
 from collections.abc import Callable
 
 from shoal.errors import ResourceAllocationError, ShoalError
+from shoal.messages import jms as notices
+from shoal.messages import named
 
 log = logging.getLogger("shoal.jms")
 
@@ -56,10 +58,7 @@ class DelayLine:
             self._changed.notify_all()
             thread, self._thread = self._thread, None
         if lost:
-            log.warning(
-                "%d messages with a delivery delay were lost: the last connection closed before their time",
-                lost,
-            )
+            notices.DELAYED_LOST(messages=lost).log(log)
         if thread is not None and thread is not threading.current_thread():
             thread.join()
         with self._changed:
@@ -80,7 +79,7 @@ class DelayLine:
             try:
                 call()
             except ShoalError as error:
-                log.error("a message with a delivery delay could not be sent: %s", error)
-            except Exception:
+                notices.DELAYED_NOT_SENT(why=error).log(log)
+            except Exception as error:
                 with contextlib.suppress(Exception):
-                    log.exception("a message with a delivery delay could not be sent")
+                    notices.DELAYED_NOT_SENT(why=named(error)).log(log, exc_info=error)

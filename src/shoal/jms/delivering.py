@@ -20,6 +20,8 @@ from shoal.jms.consumer import MessageConsumer, MessageListener, no_mix_error
 from shoal.jms.failures import closed_error, translated, translating
 from shoal.jms.feeds import Entry, StoreFeed
 from shoal.jms.message import Message
+from shoal.messages import jms as notices
+from shoal.messages import named
 from shoal.signals import SIGNAL_S
 
 if TYPE_CHECKING:
@@ -237,11 +239,7 @@ class Delivering:
         full = len(self.unacknowledged) >= self._unacknowledged_max
         if full and not self._warned:
             self._warned = True
-            log.warning(
-                "a session delivers nothing more until some of its %d messages are acknowledged or committed "
-                "(unacknowledged_max)",
-                self._unacknowledged_max,
-            )
+            notices.SESSION_FULL(messages=self._unacknowledged_max).log(log)
         return full
 
     def delivered(self, consumer: MessageConsumer, entry: Entry) -> Message:
@@ -412,7 +410,7 @@ class Delivering:
                 entry = consumer._feed.take(0.0)
             except ShoalError as error:
                 if not isinstance(error, ClosedError):
-                    log.error("%r ends: %s", consumer, error)
+                    notices.CONSUMER_ENDED(consumer=repr(consumer), why=error).log(log)
                 consumer._call = None
                 return None
             if entry is None:
@@ -459,7 +457,7 @@ class Delivering:
                 consumer._feed.recover([entry])
                 return
             if failed:
-                log.error("%s is given up after %d deliveries", entry.core.message_id, entry.delivery)
+                notices.GIVEN_UP(message=entry.core.message_id, deliveries=entry.delivery).log(log)
                 consumer._feed.give_up(entry.core)
             elif consumer._feed.is_kept:
                 if self.mode is AcknowledgeMode.DUPS_OK_ACKNOWLEDGE:
@@ -472,14 +470,11 @@ class Delivering:
 
     def _note_unacknowledged(self, entry: Entry, error: ShoalError) -> None:
         # Once for all that were ahead when a store went; the exception listener is told of that.
-        level = logging.DEBUG if self._is_refused else logging.WARNING
+        if self._is_refused:
+            log.debug("%s not acknowledged: %s", entry.core.message_id, error)
+            return
         self._is_refused = True
-        log.log(
-            level,
-            "%s, and perhaps others, not acknowledged, and so delivered again, marked: %s",
-            entry.core.message_id,
-            error,
-        )
+        notices.NOT_ACKNOWLEDGED(message=entry.core.message_id, why=error).log(log)
 
     # Ends.
 
@@ -552,8 +547,8 @@ class Delivering:
 
 def log_failure(entry: Entry, error: BaseException) -> None:
     """A listener raised."""
-    log.error(
-        "a message listener failed on %s, delivery %d", entry.core.message_id, entry.delivery, exc_info=error
+    notices.LISTENER_FAILED(message=entry.core.message_id, delivery=entry.delivery, why=named(error)).log(
+        log, exc_info=error
     )
 
 

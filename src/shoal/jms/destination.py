@@ -10,13 +10,14 @@ from collections.abc import Callable
 from typing import Any, ClassVar, NoReturn
 
 from shoal.errors import InvalidDestinationError
+from shoal.jms.java_names import JavaNames
 from shoal.types import QueueName, is_text
 
 #: The names of temporary destinations, which only their connection reads.
 _TEMPORARY = re.compile(r"_?temporary/[0-9a-f]{16}/\d+")
 
 
-class Destination:
+class Destination(JavaNames):
     """A topic or a queue. Immutable; may be shared between threads.
 
     Two are equal if they are of one kind and their names mean the same.

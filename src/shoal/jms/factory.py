@@ -8,17 +8,19 @@ from shoal.errors import ConfigError, JMSSecurityError
 from shoal.jms.connection import Connection
 from shoal.jms.context import JMSContext
 from shoal.jms.delivering import AcknowledgeMode, checked_mode
+from shoal.jms.java_names import JavaNames
 from shoal.jms.message import DEFAULT_DELIVERY_MODE, checked_delivery_mode
 from shoal.jms.options import JMSOptions
 from shoal.jms.shared import node_of, shared_node
 
 
-class ConnectionFactory:
+class ConnectionFactory(JavaNames):
     """Makes connections. May be shared between threads; it holds nothing open itself.
 
     Args:
         url: as for `shoal.connect`; all connections of this process with the same URL and options share a
-        node. bus: a bus of the program's own in place of a URL; the program closes it.
+            node.
+        bus: a bus of the program's own in place of a URL; the program closes it.
         unacknowledged_max: messages that a session may deliver before some are acknowledged or committed.
         redeliveries_max: how often a message whose listener raises is delivered again.
         queue_bytes_max: what may wait for a consumer of a topic.

@@ -6,11 +6,12 @@ from typing import Any
 
 from shoal.jms.bodies import MapMessage, ObjectMessage, TextMessage
 from shoal.jms.destination import Queue, Topic
+from shoal.jms.java_names import JavaNames
 from shoal.jms.message import Message
 from shoal.jms.streams import BytesMessage, StreamMessage
 
 
-class Making(ABC):
+class Making(JavaNames, ABC):
     """Makes messages and destinations, until it is closed."""
 
     @abstractmethod

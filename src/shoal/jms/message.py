@@ -6,11 +6,12 @@ nothing of sessions but a function that acknowledges it.
 
 from collections.abc import Callable, Mapping
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from shoal.errors import MessageFormatError, MessageNotWriteableError
 from shoal.jms import values
 from shoal.jms.destination import Destination, of_reply_to
+from shoal.jms.java_names import JavaNames
 from shoal.jms.property_names import (
     CLIENT,
     DELIVERY_COUNT,
@@ -27,6 +28,8 @@ from shoal.types import Int
 if TYPE_CHECKING:
     from shoal._core import Message as BusMessage
     from shoal.bus.sync import Bus
+
+T = TypeVar("T")
 
 
 class DeliveryMode(IntEnum):
@@ -60,7 +63,7 @@ NOT_ASKED: Any = _NotAsked()
 _NO_FIELDS = (None, None, None, 0, None, None)
 
 
-class Message:
+class Message(JavaNames):
     """A message without a body, and what all messages have. For one thread at a time.
 
     Sessions make messages, and so may you: `TextMessage("hello")`. Times of header fields are milliseconds
@@ -503,7 +506,7 @@ class Message:
         """The body as a Python value: `None`, str, bytes, a dict, a list or an object."""
         return None
 
-    def get_body(self, kind: type) -> Any:
+    def get_body(self, kind: type[T]) -> T | None:
         """The body as a value of this type.
 
         Raises:
@@ -511,7 +514,8 @@ class Message:
         """
         if not self.is_body_assignable_to(kind):
             raise MessageFormatError(f"the body of {self!r} is no {kind.__name__}")
-        return self.body
+        body: T | None = self.body
+        return body
 
     def is_body_assignable_to(self, kind: type) -> bool:
         """Whether `get_body` with this type would give the body. A message without a body says yes."""

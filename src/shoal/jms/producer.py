@@ -9,6 +9,7 @@ from shoal.errors import IllegalStateError, InvalidDestinationError, MessageForm
 from shoal.jms.completion import CompletionListener
 from shoal.jms.destination import Destination, checked_destination
 from shoal.jms.failures import closed_error
+from shoal.jms.java_names import JavaNames
 from shoal.jms.message import (
     DEFAULT_DELIVERY_DELAY_S,
     DEFAULT_PRIORITY,
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from shoal.jms.session import Session
 
 
-class ProducerBase:
+class ProducerBase(JavaNames):
     """What producers of threads and of asyncio have in common: how they send, and where."""
 
     # A name that means nothing here, such as Java's `time_to_live`, is refused and not set in vain.

@@ -27,7 +27,7 @@ class _Requestor(ABC):
     def _make(self, session: Session) -> TemporaryTopic | TemporaryQueue:
         """Where answers come to."""
 
-    def request(self, message: Message, timeout_s: float | None = None) -> Message | None:
+    def request(self, message: Message, *, timeout_s: float | None = None) -> Message | None:
         """Send a question and wait for its first answer.
 
         Its `jms_reply_to` is set to the temporary destination that the answerer sends to. The connection
@@ -38,7 +38,7 @@ class _Requestor(ABC):
         """
         message.jms_reply_to = self._answers_to
         self._producer.send(message)
-        return self._consumer.receive(timeout_s)
+        return self._consumer.receive(timeout_s=timeout_s)
 
     def close(self) -> None:
         """End it, and its session, as Java's does."""

@@ -8,16 +8,19 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from shoal._core import Message as BusMessage
+from shoal._core import RowsBuilder
 from shoal.bus.inside import node_of
+from shoal.bus.persistent import check_queue_name
 from shoal.bus.store_waits import Pause, Waits
 from shoal.bus.transactions import Transaction
 from shoal.errors import (
     ClosedError,
+    FullError,
     LeaseError,
     MessageFormatError,
     ResourceAllocationError,
     ShoalError,
-    StoreAwayError,
+    StoreUnavailableError,
     TransactionRolledBackError,
 )
 from shoal.jms.completion import COMPLETIONS_MAX, CompletionListener, Completions
@@ -33,6 +36,8 @@ if TYPE_CHECKING:
 CLOSE_S = 2.0
 #: Messages that one transaction may hold until its commit; more are refused.
 TRANSACTION_MAX = 100_000
+#: How long a commit waits for members without room before it looks whether its bus was closed.
+COMMIT_TURN_S = 0.5
 
 _NON_PERSISTENT = DeliveryMode.NON_PERSISTENT
 
@@ -190,15 +195,22 @@ class Sender:
         # What cannot be published is refused now.
         _check(outgoing)
         if self.is_transacted:
+            self._check_length(outgoing)
             self._pending.append(outgoing)
         else:
             self._node.delays.add(outgoing.delay_s, functools.partial(self._publish_held, outgoing))
         return message_id
 
-    def _publish_held(self, outgoing: Outgoing) -> None:
+    def _check_length(self, outgoing: Outgoing) -> None:
+        """Refuse now what is too long for a commit to publish."""
+        bytes_max = self._bus._connection.config.message_bytes_max
+        scratch = RowsBuilder(1, 0)
+        scratch.add(outgoing.destination.bus_name, outgoing.body, bytes_max=bytes_max, **outgoing.given)
+
+    def _publish_held(self, outgoing: Outgoing, timeout_s: float | None = None) -> None:
         given = outgoing.held()
         if given is not None:
-            self._publish(outgoing.destination.bus_name, outgoing.body, **given)
+            self._publish(outgoing.destination.bus_name, outgoing.body, **given, timeout_s=timeout_s)
 
     def _send_stored(
         self, message: Message, destination: Destination, body: Any, given: dict[str, Any]
@@ -206,10 +218,9 @@ class Sender:
         """Send to a store, and wait until it has the message."""
         if destination.is_queue:
             queue = self._bus.queue(destination.bus_name)
-            message._message_id = queue.send(body, **given, group=group_of(given))
+            message._message_id = queue.send(body, **given, group=group_of(given)).id
         else:
-            number = self._publish(destination.bus_name, body, **given)
-            message._message_id = self._bus.message_id(number, persistent=True)
+            message._message_id = self._publish(destination.bus_name, body, **given).id
 
     def _send_ahead(
         self, message: Message, destination: Destination, given: dict[str, Any]
@@ -221,22 +232,21 @@ class Sender:
         persistence = self._bus._connection.persistence()
         if persistence.outbox is not None or not persistence.channel.is_ready(not given["persistent"]):
             return None
-        body, pause = message._wire_body(), Pause()
-        if destination.is_queue:
-            queue = self._bus.queue(destination.bus_name)
-            message._message_id = queue.send(body, **given, group=group_of(given), window=COMPLETIONS_MAX)
-            number = int(message._message_id.rpartition("-")[2])
-        else:
-            number = self._publish(destination.bus_name, body, **given, window=COMPLETIONS_MAX)
-            message._message_id = self._bus.message_id(number, persistent=True)
-        persistence.wait(number, pause)
-        # Refused before anybody waited for it: then the store's answer is told nobody else.
-        failure = persistence.chain.take_failure() if pause.is_over() else None
+        name, is_queue, pause = destination.bus_name, destination.is_queue, Pause()
+        receipt = persistence.publish(
+            check_queue_name(name) if is_queue else name,
+            message._wire_body(),
+            what=f"sending to {name!r}",
+            window=COMPLETIONS_MAX,
+            claimed=True,
+            group=group_of(given) if is_queue else None,
+            **given,
+        )
+        message._message_id = receipt.id
+        persistence.wait(int(receipt.id.rpartition("-")[2]), pause)
 
         def wait() -> None:
             pause.wait(None)
-            if failure is not None:
-                raise failure
             pause.outcome()
 
         return wait
@@ -266,7 +276,7 @@ class Sender:
             try:
                 with self.waits.here():
                     transaction.commit()
-            except (TransactionRolledBackError, StoreAwayError, ClosedError):
+            except (TransactionRolledBackError, StoreUnavailableError, ClosedError):
                 # Of the last two nobody knows whether it was committed.
                 raise
             except ShoalError as error:
@@ -277,7 +287,14 @@ class Sender:
                 self._node.delays.add(left_s, functools.partial(self._publish_held, outgoing))
                 continue
             with translating():
-                self._publish_held(outgoing)
+                self._publish_whole(outgoing)
+
+    def _publish_whole(self, outgoing: Outgoing) -> None:
+        """Publish a message of a commit. Members without room are waited for, so that it is all or none."""
+        while True:
+            with contextlib.suppress(FullError):
+                self._publish_held(outgoing, timeout_s=COMMIT_TURN_S)
+                return
 
     def _acknowledge(self, acknowledged: list[BusMessage]) -> None:
         """Have the transaction acknowledge what was received; what a lost session delivered undoes it."""

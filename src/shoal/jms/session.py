@@ -268,6 +268,11 @@ class Session(Making):
         except TransactionRolledBackError:
             self._delivering.recover()
             raise
+        except BaseException:
+            # It is committed, or will be, or the store delivers again: this session has no part in it any
+            # more.
+            self._delivering.forget()
+            raise
         self._delivering.forget()
 
     def rollback(self) -> None:

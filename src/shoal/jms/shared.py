@@ -18,6 +18,7 @@ from shoal.config import resolve, split_client, split_roles
 from shoal.errors import FlushError, InvalidClientIDError, JMSError, ResourceAllocationError
 from shoal.jms.delays import DelayLine
 from shoal.jms.failures import translating
+from shoal.messages import jms as notices
 from shoal.types import is_text
 
 log = logging.getLogger("shoal.jms")
@@ -30,6 +31,8 @@ KNOWN_S = 10.0
 
 _lock = threading.RLock()
 _by_options: dict[Any, "SharedNode"] = {}
+#: A lock for each node that is being opened, which may take long: the others are not held up.
+_opening: "weakref.WeakValueDictionary[Any, threading.Lock]" = weakref.WeakValueDictionary()
 _by_bus: "weakref.WeakKeyDictionary[Bus, SharedNode]" = weakref.WeakKeyDictionary()
 
 #: What a connection with an exception listener is told.
@@ -81,7 +84,7 @@ class SharedNode:
             except FlushError as error:
                 if error.silent and time.monotonic() < deadline:
                     continue
-                log.warning("a consumer may miss messages that are sent now: %s", error)
+                notices.MAY_MISS(why=error).log(log)
                 return
 
     def join(self) -> int:
@@ -173,11 +176,16 @@ def shared_node(url: str | None, options: dict[str, Any]) -> SharedNode:
     connection, role = split_roles(rest)
     key = (os.getpid(), resolve(url, connection), client, repr(sorted(role.items())))
     with _lock:
-        node = _by_options.get(key)
+        opening = _opening.setdefault(key, threading.Lock())
+    with opening:
+        with _lock:
+            node = _by_options.get(key)
         if node is None or node.bus.closed:
             with translating():
                 bus = connect(url, **options)
-            node = _by_options[key] = SharedNode(bus, lambda: _closed(bus))
+            node = SharedNode(bus, lambda: _closed(bus))
+            with _lock:
+                _by_options[key] = node
         return node
 
 

@@ -16,6 +16,8 @@ from dataclasses import dataclass
 
 from shoal.bus.threads import start
 from shoal.errors import ConfigError, LinkRefusedError
+from shoal.messages import link as notices
+from shoal.messages import named
 
 #: Guests that wait to be decided about, at the most; beyond it they have to come again.
 WAITING_MAX = 128
@@ -60,20 +62,17 @@ def refusal(admit: Admit, guest: Guest) -> str | None:
         answer = admit(guest)
     except LinkRefusedError as error:
         return str(error) or "it is not let in"
-    except BaseException:
+    except BaseException as error:
         # On a thread of ours there is nobody else to tell.
-        log.exception("%s is not let in at %s: the function that decides failed", guest.address, guest.link)
+        notices.ADMIT_FAILED(address=guest.address, link=guest.link, why=named(error)).log(
+            log, exc_info=error
+        )
         return "the function that decides who is let in failed"
     if answer is True:
         return None
     if answer is False:
         return "it is not let in"
-    log.error(
-        "%s is not let in at %s: the function that decides returned %r, and must return True or False",
-        guest.address,
-        guest.link,
-        answer,
-    )
+    notices.ADMIT_UNDECIDED(address=guest.address, link=guest.link, answer=repr(answer)).log(log)
     return "the function that decides who is let in did not say"
 
 

@@ -68,6 +68,23 @@ def make_node(folder: Path, name: str, others: Sequence[str], days: int) -> tupl
     return _write(folder / f"{file}.pem", folder / f"{file}.key", made, key)
 
 
+def make_self_signed(cert: Path, key_file: Path, name: str, others: Sequence[str], days: int) -> None:
+    """A certificate that nobody else signed, and its key: those who connect pin its fingerprint."""
+    cert.parent.mkdir(parents=True, exist_ok=True)
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = _named(name)
+    names = [_general(each) for each in dict.fromkeys((name, *others))]
+    made = (
+        _draft(subject, subject, key.public_key(), days)
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(_usage(signs_certificates=False), critical=True)
+        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+        .add_extension(x509.SubjectAlternativeName(names), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    _write(cert, key_file, made, key)
+
+
 def _draft(
     subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey, days: int
 ) -> x509.CertificateBuilder:

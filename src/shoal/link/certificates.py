@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from shoal import _core
+from shoal.config.fingerprints import fingerprint_bytes
 from shoal.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -23,13 +24,17 @@ _BUNDLES = (
 def tls_of(config: "ConnectionConfig") -> _core.Tls:
     """What the extension needs for links over TLS."""
     trusted, own = _files(config)
-    return _core.Tls(trusted, own, mutual=config.tls_ca is not None)
+    return _core.Tls(trusted, own, mutual=config.tls_ca is not None, pinned=_pinned(config))
 
 
 def replace_tls(tls: _core.Tls, config: "ConnectionConfig") -> None:
     """Read the files again."""
     trusted, own = _files(config)
-    tls.replace(trusted, own, mutual=config.tls_ca is not None)
+    tls.replace(trusted, own, mutual=config.tls_ca is not None, pinned=_pinned(config))
+
+
+def _pinned(config: "ConnectionConfig") -> bytes | None:
+    return None if config.tls_fingerprint is None else fingerprint_bytes(config.tls_fingerprint)
 
 
 def _files(config: "ConnectionConfig") -> tuple[bytes, tuple[bytes, bytes] | None]:
@@ -53,6 +58,8 @@ def context_of(config: "ConnectionConfig", *, listens: bool) -> "ssl.SSLContext"
     # Links without TLS, and those whose TLS is the extension's, do without its memory.
     import ssl
 
+    if config.tls_fingerprint is not None:
+        raise ConfigError("tls_fingerprint pins certificates of tls:// alone: give tls_ca for wss://")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER if listens else ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     if config.tls_ca is not None:

@@ -9,6 +9,7 @@ from shoal.config.connection import LINK_FIELDS
 from shoal.config.keys import keys_of
 from shoal.errors import LinkError
 from shoal.link.address import LOOPBACK, Target
+from shoal.messages import link as notices
 
 log = logging.getLogger("shoal.link")
 
@@ -32,14 +33,9 @@ class StandIn:
         """Log what happened, and what to do."""
         if self.meeting is None:
             places = ", ".join(seed.url for seed in self.seeds)
-            log.warning("multicast does not work here (%s): connecting by TCP to the seeds %s", why, places)
+            notices.NO_MULTICAST_SEEDS(why=why, seeds=places).log(log)
         else:
-            log.warning(
-                "multicast does not work here (%s), and there are no seeds: the programs of this machine "
-                "meet at %s; to reach others set SHOAL_SEEDS=host:port, or connect to tcp://host:port",
-                why,
-                self.meeting.url,
-            )
+            notices.NO_MULTICAST_MEETING(why=why, url=self.meeting.url).log(log)
 
 
 def stand_in(config: ConnectionConfig, why: str) -> StandIn:

@@ -212,6 +212,12 @@ class Keeper:
         """Whether nothing is connected any more."""
         return self._stopped
 
+    def heard(self) -> dict[int, float]:
+        """The nodes at the other end of links that are up, and how many seconds ago each was heard."""
+        with contextlib.suppress(ClosedError):
+            return self._links.heard()
+        return {}
+
     def states(self) -> list[LinkState]:
         """Every link, and every listener, as it is now."""
         with self._lock:
@@ -267,6 +273,12 @@ class Keeper:
         due = [at for dialler in diallers if (at := dialler.due_at(up)) is not None]
         due += [dialler.greet_by for dialler in diallers if dialler.is_greeting]
         return min(max(min(due, default=now + _SLEEP_MAX_S) - now, 0.0), _SLEEP_MAX_S)
+
+    def unreached(self) -> list[str]:
+        """Where it connects to, if nobody was ever reached there and nobody connects to this node."""
+        diallers = self._copy()
+        reached = any(dialler.publisher is not None for dialler in diallers)
+        return [] if reached or self._listeners.states() else [dialler.url for dialler in diallers]
 
     def _copy(self) -> list[Dialler]:
         with self._lock:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from shoal import _core
-from shoal.bus.descriptors import limit, room_left
+from shoal.bus.descriptors import KEPT_FREE, limit, room_left
 from shoal.bus.events import LinkRefused
 from shoal.config import ConnectionConfig
 from shoal.errors import ClosedError, ConfigError, LinkError
@@ -20,10 +20,8 @@ from shoal.link.admission import Admit, Doorkeeper, Guest, check_admit
 from shoal.link.certificates import check_listening
 from shoal.link.state import LinkState
 from shoal.link.transport import Listening, Transport
+from shoal.messages import link as notices
 
-#: Descriptors that connections of others leave free, as the extension does: for files, for names, for whoever
-#: asks how a daemon is.
-KEPT_FREE = 8
 #: That a listener is full is told so often at the most.
 FULL_EVERY_S = 10.0
 
@@ -132,15 +130,7 @@ class Listeners:
         most = self._config.connections_max
         room = max(int(min((room_left() - KEPT_FREE) // descriptors, most)), 1)
         if room < most // 2:
-            log.warning(
-                "no more than %d connections are let in, and not %d (connections_max): this process may have "
-                "%d descriptors, and the last %d are kept for other things; raise the limit (ulimit -n, or "
-                "LimitNOFILE= of systemd)",
-                room,
-                most,
-                limit(),
-                KEPT_FREE,
-            )
+            notices.FEWER_CONNECTIONS(room=room, wanted=most, limit=limit(), reserved=KEPT_FREE).log(log)
         return room
 
     def close(self, url: str) -> None:

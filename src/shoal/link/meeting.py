@@ -15,6 +15,7 @@ from collections.abc import Callable
 
 from shoal.link.address import Target
 from shoal.link.dialler import Dialler
+from shoal.messages import link as notices
 
 log = logging.getLogger("shoal.link")
 
@@ -50,9 +51,6 @@ class Meeting:
             if self.dialler is not None:
                 self._forget(self.dialler)
                 self.dialler = None
-                log.warning(
-                    "nobody hosts the programs of this machine any more: this one does now, at %s",
-                    self.place.url,
-                )
+                notices.MEETING_TAKEN_OVER(url=self.place.url).log(log)
         elif self.dialler is None:
             self.dialler = self._connect(self.place)

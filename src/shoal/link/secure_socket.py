@@ -5,6 +5,8 @@ import ssl
 import threading
 from typing import Any
 
+from shoal.errors import LinkError
+
 #: Read from the socket at once.
 _READ_BYTES = 256 << 10
 #: The same before it is known whom we talk to.
@@ -87,7 +89,10 @@ class SecureSocket:
             with self._lock:
                 out = self._out.read()
             if out:
-                self._plain.sendall(out)
+                try:
+                    self._plain.sendall(out)
+                except BlockingIOError:
+                    raise LinkError("it takes no answer to its handshake") from None
 
     def _read_more(self, count: int = _READ_BYTES) -> None:
         came = self._plain.recv(count)

@@ -90,7 +90,9 @@ class Listening(abc.ABC):
     def accept(self) -> Channel | None:
         """Wait until somebody connects; `None` once it was closed.
 
-        It should return as soon as somebody is there, and leave the rest to the channel's `open`.
+        It should return as soon as somebody is there, and leave the rest to the channel's `open`, which has
+        two threads to itself. A transport that strangers can reach does its handshakes here instead: for all
+        clients on the one thread that calls this, and returns those that are over.
 
         Raises:
             OSError: somebody could not be let in; it is called again.

@@ -17,12 +17,14 @@ import urllib.request
 import weakref
 from urllib.parse import unquote, urlsplit
 
+from shoal.bus.descriptors import KEPT_FREE, limit
 from shoal.config import ConnectionConfig
 from shoal.errors import ConfigError, LinkError, LinkRefusedError
 from shoal.link import forks
 from shoal.link.address import Target, resolve
 from shoal.link.certificates import check_listening, context_of
 from shoal.link.congestion import tune
+from shoal.link.handshakes import Handshakes
 from shoal.link.secure_socket import SecureSocket
 from shoal.link.transport import Channel, Listening, Transport
 
@@ -159,7 +161,10 @@ class WebSocket(Channel):
     def _write(self, pieces: list[bytes]) -> None:
         for piece in pieces:
             if piece:
-                self._socket.sendall(piece)
+                try:
+                    self._socket.sendall(piece)
+                except BlockingIOError:
+                    raise LinkError("it takes no answer to its handshake") from None
             else:
                 self._socket.shutdown(socket.SHUT_WR)
 
@@ -196,20 +201,61 @@ class _Accepted(WebSocket):
         super().__init__(
             sock if context is None else SecureSocket(sock, context, name=None), protocol, address
         )
-        self._path = path
+        self._path, self._plain = path, sock
+        self._failure: Exception | None = None
+        self._is_agreed = context is None
+
+    # --- the handshake, which another thread does for all of them ---
+
+    def fileno(self) -> int:
+        """The descriptor of its socket."""
+        return self._plain.fileno()
+
+    def advance(self) -> bool:
+        """Go on with the handshake as far as bytes have come; true once it is over, whichever way.
+
+        It is over when the other end has said something inside the WebSocket: Shoal's clients speak first.
+        """
+        try:
+            self._agree()
+            while self._protocol.state is State.CONNECTING or not self._came:
+                more = self._read()
+                if (failure := self._protocol.handshake_exc) is not None:
+                    raise LinkRefusedError(f"it is no WebSocket of Shoal: {failure}")
+                if not more:
+                    raise LinkError("the other end closed the connection")
+        except BlockingIOError:
+            return False
+        except Exception as error:
+            self._failure = error
+        self._plain.setblocking(True)
+        return True
+
+    def fail(self, error: OSError) -> None:
+        """It took too long."""
+        self._failure = error
+        self._plain.setblocking(True)
+
+    def abort(self) -> None:
+        """Close the socket at once."""
+        self._plain.close()
 
     def open(self) -> None:
-        """Let the other end in, or tell it why not."""
-        if isinstance(self._socket, SecureSocket):
-            try:
-                self._socket.handshake()
-            except ssl.SSLEOFError:
-                raise LinkError("the other end closed the connection") from None
-            except ssl.SSLError as error:
-                raise LinkRefusedError(f"no TLS with it: {error.reason or error}") from None
-            self.identity = self._socket.identity
-        if not self._read_request():
-            raise LinkError("the other end closed the connection")
+        """Say why the other end is not let in, if it is not."""
+        if self._failure is not None:
+            raise self._failure
+
+    def _agree(self) -> None:
+        """Find out whom we talk to, over TLS."""
+        if self._is_agreed or not isinstance(self._socket, SecureSocket):
+            return
+        try:
+            self._socket.handshake()
+        except ssl.SSLEOFError:
+            raise LinkError("the other end closed the connection") from None
+        except ssl.SSLError as error:
+            raise LinkRefusedError(f"no TLS with it: {error.reason or error}") from None
+        self.identity, self._is_agreed = self._socket.identity, True
 
     def _look_at(self, came: bytes) -> None:
         # Of neither of them a line would ever come to its end.
@@ -218,15 +264,6 @@ class _Accepted(WebSocket):
             raise LinkRefusedError("it speaks without HTTP: use ws:// at both ends, or tcp://")
         if came.startswith(_HANDSHAKE):
             raise LinkRefusedError("it speaks TLS, and this end does not: use wss:// at both ends")
-
-    def _read_request(self) -> bool:
-        while self._protocol.state is State.CONNECTING:
-            more = self._read()
-            if (failure := self._protocol.handshake_exc) is not None:
-                raise LinkRefusedError(f"it is no WebSocket of Shoal: {failure}")
-            if not more:
-                return False
-        return True
 
     def _take(self, event: object) -> None:
         if not isinstance(event, Request):
@@ -250,41 +287,31 @@ class _Accepted(WebSocket):
 
 class _Door(Listening):
     def __init__(self, target: Target, context: ssl.SSLContext | None, congestion: str) -> None:
-        self._congestion = congestion
         (address, *_) = resolve(target.host, target.port)
         family = socket.AF_INET6 if ":" in address else socket.AF_INET
         self._socket = socket.create_server((address, target.port), family=family, backlog=_BACKLOG)
-        self._target = target
         #: What those who come are let in with.
         self.context = context
         port = self._socket.getsockname()[1]
         self._place = (address, port)
         forks.note(*self._place)
         self.url = Target(target.scheme, address, port, target.path).url
-        self._closed = False
+
+        def begin(sock: socket.socket, address: tuple[str, int]) -> _Accepted:
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            tune(sock, congestion)
+            return _Accepted(sock, _text_of(address), self.context, target.path)
+
+        self._handshakes = Handshakes(self._socket, begin, has_room=_has_room)
 
     def accept(self) -> Channel | None:
-        """Wait until somebody connects."""
-        try:
-            sock, address = self._socket.accept()
-        except OSError:
-            if self._closed:
-                return None
-            raise
-        if self._closed:
-            sock.close()
-            return None
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        tune(sock, self._congestion)
-        return _Accepted(sock, _text_of(address), self.context, self._target.path)
+        """Wait until somebody connects, and until both ends speak the same protocol."""
+        return self._handshakes.take()
 
     def close(self) -> None:
         """Let nobody in any more."""
-        self._closed = True
         forks.forget(*self._place)
-        with contextlib.suppress(OSError):
-            # Closing alone does not wake whoever waits.
-            self._socket.shutdown(socket.SHUT_RDWR)
+        self._handshakes.stop()
         self._socket.close()
 
 
@@ -358,6 +385,12 @@ class WebSockets(Transport):
         except ssl.SSLError as error:
             raise LinkRefusedError(f"no TLS with it: {error.reason or error}") from None
         return sock
+
+
+def _has_room(sock: socket.socket) -> bool:
+    """Whether the extension would take a connection that came with this descriptor, and a pipe to it."""
+    # The system gives the lowest number that is free.
+    return sock.fileno() + 2 + KEPT_FREE < limit()
 
 
 def _why_not(error: ssl.SSLCertVerificationError) -> str:

@@ -19,6 +19,7 @@ from shoal.config import NormConfig, NormOptions
 from shoal.config.keys import keys_of
 from shoal.config.norm import link_options
 from shoal.errors import ClosedError, ConfigError, FlushError, FullError
+from shoal.messages import norm as notices
 from shoal.norm.events import Event, WatermarkDone
 from shoal.norm.inbox import Inbox
 from shoal.norm.ledger import Ledger
@@ -80,7 +81,7 @@ class SessionBase:
     def _say_unheard(self) -> None:
         """Nothing came in time: perhaps because somebody has another key."""
         if (why := self._link.take_socket_error()) is not None:
-            log.warning("%s: %s", self, why)
+            notices.NOTHING_HEARD(session=self, why=why).log(log)
 
     def stats(self) -> dict[str, int]:
         """What was sent, received, repaired and refused so far; counters only grow."""

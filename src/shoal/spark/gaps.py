@@ -54,8 +54,9 @@ class _Gaps:
         """The records, in their order, and where they begin: later than `start` if history was lost."""
 
         def ask(begin: Position) -> list[dict[str, Any]]:
-            question = {"start": begin.offset, "end": last, "incarnation": begin.incarnation}
-            return store.call(lambda client: client.gaps(**question))
+            return store.call(
+                lambda client: client.gaps(start=begin.offset, end=last, incarnation=begin.incarnation)
+            )
 
         return asked(self.options, store, ask, start)
 

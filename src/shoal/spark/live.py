@@ -19,6 +19,7 @@ from pyspark.sql.types import StructType
 
 import shoal
 from shoal.history.schema import PROPERTY_TYPES
+from shoal.messages import spark as notices
 from shoal.spark.options import ReadOptions
 from shoal.spark.rows import ROW_SCHEMA, RowPlan, plan_rows
 
@@ -62,7 +63,7 @@ class LiveReader(SimpleDataSourceStreamReader):
     def readBetweenOffsets(self, start: dict[str, Any], end: dict[str, Any]) -> Iterator[Any]:  # noqa: N802
         """A micro-batch that failed: its messages are gone."""
         count = int(end["received"]) - int(start["received"])
-        log.warning("mode=live: %d messages of a micro-batch that was not finished are lost", count)
+        notices.LIVE_LOST(messages=count).log(log)
         return iter(())
 
     def close(self) -> None:
@@ -74,7 +75,7 @@ class LiveReader(SimpleDataSourceStreamReader):
     def _join(self) -> None:
         if self._bus is not None:
             return
-        log.warning("mode=live reads at most once: use a store to lose nothing")
+        notices.LIVE_AT_MOST_ONCE().log(log)
         domain = self._options.at.domain
         url = self._options.bus
         self._bus = shoal.connect(url) if domain is None else shoal.connect(url, domain=domain)

@@ -8,7 +8,7 @@ says what is accepted.
 import os
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TypeVar
 
@@ -35,13 +35,17 @@ class StoreOptions:
 
     Attributes:
         store: the address of its history (`grpc://host:port`), or its directory on this machine.
-        token: what proves that this query may read or write.
+        token: what proves that this query may read or write; Spark shows options, so better in a file.
+        fingerprint: the fingerprint of the store's certificate, over TLS.
+        token_file: a file with the token, on the driver and on every executor; `SHOAL_TOKEN_FILE` names one.
         domain: the domain that the store must belong to, if given; in live mode, the one to join.
         timeout_s: how long the query waits for a store that does not answer, for instance one that restarts.
     """
 
     store: str
-    token: str | None
+    token: str | None = field(repr=False)
+    token_file: str | None
+    fingerprint: str | None
     domain: str | None
     timeout_s: float
 
@@ -122,7 +126,7 @@ class WriteOptions:
     write_number: int
 
 
-_STORE_NAMES = ("store", "token", "domain", "storeTimeout")
+_STORE_NAMES = ("store", "token", "tokenFile", "fingerprint", "domain", "storeTimeout")
 READ_NAMES = (
     *_STORE_NAMES,
     "subscribe",
@@ -207,7 +211,8 @@ def read_options(given: Mapping[str, str]) -> ReadOptions:
     if live:
         options.refuse(
             "with mode=live",
-            "store token subscribePattern startingOffsets endingOffsets startingTimestamp endingTimestamp "
+            "store token tokenFile fingerprint subscribePattern startingOffsets endingOffsets "
+            "startingTimestamp endingTimestamp "
             "maxOffsetsPerTrigger maxBytesPerTrigger minOffsetsPerTrigger maxTriggerDelay minPartitions "
             "maxRecordsPerPartition failOnDataLoss subscription gaps storeTimeout",
         )
@@ -344,7 +349,9 @@ class _Options:
 def _store_options(options: _Options) -> StoreOptions:
     return StoreOptions(
         store=options.get("store", _text) or os.environ.get("SHOAL_STORE") or DEFAULT_STORE,
-        token=options.get("token", _text) or os.environ.get("SHOAL_TOKEN") or None,
+        token=options.get("token", _text),
+        token_file=options.get("tokenFile", _text),
+        fingerprint=options.get("fingerprint", _text),
         domain=options.get("domain", _text),
         timeout_s=options.get("storeTimeout", parse_duration_s) or 60.0,
     )

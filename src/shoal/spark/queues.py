@@ -26,6 +26,7 @@ from pyspark.sql.types import StructType
 from shoal.errors import ConfigError, DataLossError, HistoryError
 from shoal.history import History, faults
 from shoal.history.query import RUNS_MAX
+from shoal.messages import spark as notices
 from shoal.spark.explain import speaks_plainly
 from shoal.spark.offsets import Position
 from shoal.spark.options import ReadOptions
@@ -164,7 +165,7 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         )
         if self._reading.options.fail_on_data_loss:
             raise DataLossError(f"{what}. To go on without them, set option failOnDataLoss=false")
-        log.warning("%s; going on without them (failOnDataLoss=false)", what)
+        notices.RESERVATION_LOST(what=what).log(log)
         return []
 
     def _begin(self, start: Position, info: dict[str, Any]) -> Position:
@@ -180,7 +181,7 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 f"{what}. To go on with what its queue has, set option failOnDataLoss=false, or take another "
                 "checkpointLocation"
             )
-        log.warning("%s; going on with what its queue has (failOnDataLoss=false)", what)
+        notices.QUEUE_CHANGED(what=what).log(log)
         return Position(info["incarnation"], self._reserve(None, messages=0)["start"])
 
     def _has_below(self, offset: int) -> bool:

@@ -14,6 +14,7 @@ from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StructType
 
 from shoal.errors import ConfigError, DataLossError, HistoryError
+from shoal.messages import spark as notices
 from shoal.spark import topics
 from shoal.spark.explain import plainly
 from shoal.spark.filters import Pushed
@@ -135,7 +136,7 @@ def after_loss(options: ReadOptions, store: Store, start: Position, error: Histo
         raise DataLossError(
             f"{what}. To go on with what is there, set option failOnDataLoss=false{remedy}"
         ) from error
-    log.warning("%s; going on with what is there (failOnDataLoss=false)", what)
+    notices.HISTORY_MISSING(what=what).log(log)
     return Position(info["incarnation"], floor)
 
 

@@ -8,7 +8,6 @@ import logging
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, TypeVar
 
 import pyarrow as pa
@@ -16,6 +15,7 @@ import pyarrow as pa
 from shoal import history
 from shoal.errors import ConfigError, StoreUnavailableError
 from shoal.history.client import endpoint_of
+from shoal.messages import spark as notices
 from shoal.spark.options import StoreOptions
 
 log = logging.getLogger("shoal.spark")
@@ -48,13 +48,8 @@ class Query:
 def endpoint(options: StoreOptions) -> str:
     """Where the store serves history; a directory is looked into each time, for its port may change."""
     try:
-        return endpoint_of(options.store)
-    except ConfigError as error:
-        if Path(options.store).is_dir():  # it may be about to start
-            raise StoreUnavailableError(
-                f"nobody serves the history of the store in {options.store}: start it with "
-                f"`shoal store --data {options.store} --flight 127.0.0.1:7475`"
-            ) from error
+        return endpoint_of(options.store)[0]
+    except ConfigError:
         raise ConfigError(
             "option store must be an address such as grpc://127.0.0.1:7475 or the directory of a store, not "
             f"{options.store!r}"
@@ -145,7 +140,12 @@ class Store:
 
     def _connected(self) -> history.History:
         if self._client is None:
-            self._client = history.connect(self.address, token=self._options.token)
+            options = self._options
+            is_directory = options.fingerprint is None and "://" not in options.store
+            fingerprint = endpoint_of(options.store)[1] if is_directory else options.fingerprint
+            self._client = history.connect(
+                self.address, token=options.token, token_file=options.token_file, fingerprint=fingerprint
+            )
         return self._client
 
     def _pause(self, attempt: int, began: float, error: StoreUnavailableError) -> None:
@@ -157,9 +157,5 @@ class Store:
                 f"is `shoal store` running there? {error}"
             ) from error
         if attempt == 0:
-            log.warning(
-                "the store at %s does not answer; trying again for %g s",
-                self._options.store,
-                self._options.timeout_s,
-            )
+            notices.STORE_SILENT(store=self._options.store, timeout_s=self._options.timeout_s).log(log)
         time.sleep(min(RETRY_PAUSES_S[min(attempt, len(RETRY_PAUSES_S) - 1)], self._options.timeout_s))

@@ -22,6 +22,7 @@ from pyspark.sql.types import StructType
 
 from shoal.errors import ConfigError, HistoryError
 from shoal.history import History
+from shoal.messages import spark as notices
 from shoal.spark.explain import speaks_plainly
 from shoal.spark.options import StoreOptions, WriteOptions
 from shoal.spark.sink_rows import SinkPlan, plan_messages
@@ -89,7 +90,7 @@ class _Writing:
                         store.call(lambda client: client.forget(scope))
                 except HistoryError as error:
                     # It is committed, and a failure would have it written again; the store does so itself.
-                    log.warning("the rows are committed, but the store did not tidy up: %s", error)
+                    notices.NOT_TIDIED(why=error).log(log)
 
 
 def stage_again(store: Store, prefix: str, messages: pa.Table, topic: str | None) -> str:

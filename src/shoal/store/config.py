@@ -87,8 +87,15 @@ class StoreConfig(Checked):
     #: Where to serve history over Arrow Flight, such as `127.0.0.1:7475`; port 0 is a free one. None serves
     #: nobody.
     flight: str | None = None
-    #: What readers of history must show, if anything.
-    token: str | None = None
+    #: The token file: clients and readers of history must show a token of a principal in it. None asks for
+    #: none.
+    tokens: Path | None = None
+    #: Encrypt connections of clients and readers. Without `tls_cert` the store makes a certificate of its own
+    #: in its directory, which clients pin by its fingerprint.
+    tls: bool = False
+    #: A file with the store's certificate (PEM), and one with its key.
+    tls_cert: str | None = None
+    tls_key: str | None = None
     #: What the store calls itself.
     name: str = "store"
     #: Destinations of persistent messages that this store keeps, topics and names of queues.
@@ -115,6 +122,8 @@ class StoreConfig(Checked):
         match_topics(list(self.patterns), [])
         if self.listen is not None and self.listen != "off":
             self.listen_address()
+        self.check("tokens", self.tokens is None or isinstance(self.tokens, Path), "a file, or None")
+        self.check("tls_cert", (self.tls_cert is None) == (self.tls_key is None), "given beside tls_key")
         self.check_types()
         self.check_range("keep_s", 0.0)
         self.check_range("keep_bytes", 0)
@@ -129,6 +138,11 @@ class StoreConfig(Checked):
             self.flight_address()
         patterns = [rule.pattern for rule in self.record]
         self.check("record", len(set(patterns)) == len(patterns), "patterns that differ")
+
+    @property
+    def has_tls(self) -> bool:
+        """Whether connections are encrypted."""
+        return self.tls or self.tls_cert is not None
 
     def flight_address(self) -> tuple[str, int]:
         """Where to listen."""
@@ -159,6 +173,8 @@ def resolve(path: str | Path, record: Any = (), **options: Any) -> StoreConfig:
         options["patterns"] = (options["patterns"],)
     elif "patterns" in options:
         options["patterns"] = tuple(options["patterns"])
+    if options.get("tokens") is not None:
+        options["tokens"] = Path(options["tokens"])
     if not isinstance(path, (str, Path)) or not str(path):
         raise ConfigError(f"store is {path!r}, and must be a directory")
     return StoreConfig(path=Path(path), record=rules(record), **options)
@@ -208,4 +224,7 @@ def load_toml(path: Path) -> tuple[StoreConfig, dict[str, Any]]:
     data = options.pop("data", None)
     if data is None:
         raise ConfigError(f"{path} names no directory: add a line such as data = './data'")
+    for name in ("tokens", "tls_cert", "tls_key"):
+        if isinstance(options.get(name), str):
+            options[name] = str(path.parent / options[name])
     return resolve(path.parent / data, options.pop("record", ()), **options), connection

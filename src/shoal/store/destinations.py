@@ -4,7 +4,7 @@ from shoal.bus.store_protocol import QUEUES, TEMPORARY, TEMPORARY_QUEUES
 from shoal.store.core import Core
 from shoal.store.reader import SCAN_ROWS, Options, Reader, Session, Shape
 from shoal.store.readers import Readers, queue_key, subscription_key
-from shoal.store.receiving import options_of
+from shoal.store.receiving import check_owner, options_of
 from shoal.store.requests import Request, RequestError
 from shoal.store.reservations import Reservations
 from shoal.store.sending import Sending
@@ -125,12 +125,24 @@ class Destinations:
 
     # Subscriptions.
 
-    def unsubscribe(self, session: Session, request: Request, n: int) -> None:
-        """A durable subscription goes."""
+    def _subscription(self, session: Session, request: Request) -> Reader:
+        """The durable subscription that a request names, if it is the session's to change."""
         name, shared = request.text("name"), request.flag("shared")
         client_id = request.optional_text("client_id") or session.client_id
+        if not shared and client_id != session.client_id and not session.owner.is_operator:
+            raise RequestError(
+                "DENIED",
+                f"the durable subscription {name!r} belongs to the client id {client_id!r}: connect with "
+                "that client id, or with the token of an operator",
+            )
         key = subscription_key(name, client_id, shared=shared, durable=True)
         reader = self._readers.find(key, f"durable subscription {name!r} of {client_id!r}")
+        check_owner(session, reader)
+        return reader
+
+    def unsubscribe(self, session: Session, request: Request, n: int) -> None:
+        """A durable subscription goes."""
+        reader = self._subscription(session, request)
         if reader.consumers:
             raise RequestError("IN_USE", f"{reader.name} is in use: close it first")
         self._readers.remove(reader)

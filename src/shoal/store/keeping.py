@@ -9,6 +9,8 @@ from typing import Any
 from shoal._core import Log, match_topics
 from shoal.bus.store_protocol import queue_name
 from shoal.errors import StoreCorruptError, StoreError, StoreFailedError, StoreFullError
+from shoal.messages import Line, Notice
+from shoal.messages import store as notices
 from shoal.store.config import StoreConfig
 from shoal.store.holds import holds_of
 from shoal.store.projection import Projection, Topic
@@ -24,9 +26,6 @@ RECLAIM_SHARE = 0.5
 INDEXES_MAX = 8
 #: Segments written anew in one turn.
 COMPACT_MAX = 1
-#: Trouble that lasts, and is logged once until it is over.
-PROJECTION_BEHIND = "the projection is behind"
-NO_INDEX = "no index could be made, and reading by topic is slower until there is one"
 #: Topics whose rule is remembered.
 RULES_KNOWN_MAX = 100_000
 
@@ -42,7 +41,7 @@ class Keeper:
         #: Facts of sealed segments, by number and bytes: a segment that is written anew has fewer.
         self._facts: dict[tuple[int, int], SegmentFacts] = {}
         #: Trouble that was logged and lasts.
-        self._said: set[str] = set()
+        self._said: set[Notice] = set()
         self._topics: list[dict[str, Any]] = []
         self._topics_at = (0.0, -1)
         self._reconcile()
@@ -52,10 +51,7 @@ class Keeper:
         incarnation, segment, position = self.projection.stands_for()
         durable = self._log.durable
         if incarnation is not None and (segment, position) > durable[:2]:
-            log.error(
-                "the log ends before what was once durable: it was restored from a copy, or lost its end. It"
-                " gets a new incarnation, and readers begin anew"
-            )
+            notices.RESTORED_OR_CUT().log(log)
             self._log.renew(os.urandom(16))
         if incarnation != self._log.incarnation or (segment, position) > durable[:2]:
             self.projection.clear()
@@ -68,10 +64,10 @@ class Keeper:
         self.build_indexes()
         try:
             self.project()
-            self._said.discard(PROJECTION_BEHIND)
+            self._said.discard(notices.PROJECTION_BEHIND)
         except sqlite3.Error as error:
             # What is not projected is kept longer at the worst; retention may be what makes room again.
-            self._say(PROJECTION_BEHIND, error)
+            self._say(notices.PROJECTION_BEHIND(why=error))
         self._expire_stagings(now_us)
         self._seal(now_us)
         self.retain(now_us, pin)
@@ -83,19 +79,19 @@ class Keeper:
             for _ in range(INDEXES_MAX):
                 if not self._log.build_next_index():
                     break
-            self._said.discard(NO_INDEX)
+            self._said.discard(notices.NO_INDEX)
         except StoreFailedError:
             raise
         except StoreCorruptError as error:
-            log.error("%s", error)
+            notices.CORRUPT(why=error).log(log)
         except StoreError as error:
-            self._say(NO_INDEX, error)
+            self._say(notices.NO_INDEX(why=error))
 
-    def _say(self, what: str, error: Exception) -> None:
+    def _say(self, line: Line) -> None:
         """Log trouble that may last, once."""
-        if what not in self._said:
-            log.warning("%s: %s", what, error)
-            self._said.add(what)
+        if line.notice not in self._said:
+            line.log(log)
+            self._said.add(line.notice)
 
     def project(self, removed: tuple[int, ...] = (), changed: tuple[int, ...] = ()) -> None:
         """Bring the projection up to date."""
@@ -194,7 +190,7 @@ class Keeper:
         )
         if due.floor > self._log.floor:
             floor, removed = self._log.trim(due.floor)
-            log.info("history begins at offset %d now; %d segments are gone", floor, len(removed))
+            notices.TRIMMED(floor=floor, segments=len(removed)).log(log)
             self.project(removed=tuple(removed))
         for number, rules in due.compact[:COMPACT_MAX]:
             topics = [topic for topic in self.projection.topics_of(number) if self.rule_of(topic) in rules]
@@ -228,9 +224,10 @@ class Keeper:
             if not self._log.compact(number, topics):
                 return False
         except (StoreFullError, StoreCorruptError) as error:
-            self._say(f"segment {number} could not be written anew", error)
+            self._say(notices.NOT_COMPACTED(segment=number, why=error))
             return False
-        log.info("segment %d was written anew, without %d topics", number, len(topics))
+        self._said.discard(notices.NOT_COMPACTED)
+        notices.COMPACTED(segment=number, topics=len(topics)).log(log)
         self.project(changed=(number,))
         return True
 
@@ -239,7 +236,7 @@ class Keeper:
         old = [staging[0] for staging in self._log.stagings() if staging[3] < oldest_us]
         if old:
             self._log.discard(old)
-            log.warning("%d stagings were not committed in time, and are discarded", len(old))
+            notices.STAGINGS_EXPIRED(stagings=len(old)).log(log)
 
     def lost_before(self, patterns: list[str]) -> int:
         """The offset after the last message removed that matches, as far as is known; 0 if none was."""

@@ -4,6 +4,7 @@ import logging
 from typing import Protocol
 
 from shoal.bus.events import Event, EventsDropped, MessagesLost
+from shoal.messages import store as notices
 
 log = logging.getLogger("shoal.store")
 
@@ -54,11 +55,7 @@ class Losses:
             return
         events, messages = self._others
         if not events:
-            log.error(
-                "%d losses wait for room in the log: of further ones only the number of messages is noted,"
-                " not whose they are",
-                self._most,
-            )
+            notices.LOSSES_MERGED(losses=self._most).log(log)
         self._others = (events + 1, messages + loss[-1])
 
     def note(self, to: GapLog) -> None:

@@ -13,8 +13,10 @@ a machine is made anew from the log alone. `shoal.testing` runs it on a simulate
 """
 
 import logging
+import math
 import re
-from collections.abc import Callable, Mapping
+import reprlib
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -23,12 +25,17 @@ from shoal.bus.store_protocol import LEASE_S, LEASE_S_MAX, LEASE_S_MIN, VERSION,
 from shoal.errors import (
     InvalidTopicError,
     StoreCorruptError,
+    StoreError,
     StoreFailedError,
     StoreFullError,
 )
+from shoal.messages import named
+from shoal.messages import store as notices
+from shoal.store.commits import Commits
 from shoal.store.core import Core, Now
 from shoal.store.destinations import Destinations
-from shoal.store.reader import QUEUE_WINDOW, Session
+from shoal.store.gate import Gate, Via
+from shoal.store.reader import QUEUE_WINDOW, Owner, Session
 from shoal.store.readers import Readers, Wanted, queue_key
 from shoal.store.receiving import Receiving
 from shoal.store.requests import Request, RequestError, runs_of
@@ -41,6 +48,8 @@ log = logging.getLogger("shoal.store")
 HOUSEKEEPING_S = 1.0
 #: Acknowledgements that nobody waits for are durable this late, at the most.
 SETTLE_S = 0.02
+#: Leases count no more time than this between two looks: the store itself stood still for the rest.
+STILL_S = 1.0
 #: What a session may be called: it is part of the topic that answers go to.
 SESSION = re.compile(r"[0-9A-Za-z_-]{1,64}")
 #: Sessions at once.
@@ -83,23 +92,36 @@ class Machine:
         *,
         recorded: tuple[str, ...] = (),
         queue_window: int = QUEUE_WINDOW,
+        gate: Gate | None = None,
     ) -> None:
         self.log = log_
         self.identity = identity
+        #: Asks sessions who they are; none lets everybody in.
+        self._gate = gate
         self._core = Core(log_, identity.patterns, queue_window)
         self._core.now = now
         self._readers = Readers(self._core)
-        self._sending = Sending(self._core, self._readers, recorded)
+        self._commits = Commits(self._core)
+        self._sending = Sending(self._core, self._readers, self._commits, recorded)
         self._receiving = Receiving(self._core, self._readers, now.wall_us << 8)
         self._reservations = Reservations(self._core, self._readers)
         self._destinations = Destinations(self._core, self._readers, self._sending, self._reservations)
         self._sessions: dict[str, Session] = {}
+        #: Sessions by their client ids, and by the connections they are of.
         self._clients: dict[str, str] = {}
+        self._connections: dict[int, str] = {}
         self._silent: list[Silent] = []
+        #: The clock that counts leases, and when it was looked at; by that clock, no lease ends before.
+        self._lease_now_s, self._looked_at_s = 0.0, now.mono_s
+        self._lapse_at_s = math.inf
         self._tidy_at_s = now.mono_s + HOUSEKEEPING_S
         #: When what was appended and may wait is to be durable.
         self._settle_at_s: float | None = None
         self._is_closing = False
+        #: Requests in the name of a session that another peer began.
+        self.foreign = 0
+        #: Requests that failed with an exception that no handler expects.
+        self.mistakes = 0
         #: Topics that come into the log past the machine, and up to where it has looked for them.
         self._recorded, self._looked_to = recorded, log_.durable_end
         self._handlers: dict[str, Handler] = {
@@ -111,6 +133,7 @@ class Machine:
             "consume": self._receiving.consume,
             "credit": self._receiving.credit,
             "ack": self._receiving.ack,
+            "handed": self._receiving.handed,
             "release": self._receiving.release,
             "cancel": self._receiving.cancel,
             "browse": self._receiving.browse,
@@ -129,9 +152,9 @@ class Machine:
 
     # Input.
 
-    def handle(self, now: Now, body: object) -> None:
-        """A request came."""
-        self._core.now = now
+    def handle(self, now: Now, body: object, via: Via = "inside", peer: int = 0) -> None:
+        """A request came, by a door, from a peer: the session that it began is its alone."""
+        self._look(now)
         if not isinstance(body, Mapping):
             return
         request = Request(body)
@@ -140,62 +163,118 @@ class Machine:
             return
         n = body.get("n", 0)
         n = n if isinstance(n, int) and not isinstance(n, bool) and 0 <= n < 1 << 62 else 0
+        session = self._sessions.get(session_id)
+        if session is not None and session.peer != peer:
+            # Not even an answer: it would reach the session's own client.
+            self.foreign += 1
+            return
         try:
-            self._do(session_id, op, request, n)
+            self._do(session_id, op, request, n, via, peer)
         except RequestError as error:
             self._failed(session_id, n, op, error)
         except InvalidTopicError as error:
             self._failed(session_id, n, op, RequestError("BAD_REQUEST", str(error)))
         except StoreCorruptError as error:
-            log.error("%s", error)
+            notices.CORRUPT(why=error).log(log)
             self._failed(session_id, n, op, RequestError("FAILED", str(error)))
+        except (StoreError, OSError):
+            raise
+        except Exception as error:
+            # A mistake of ours about a field. Whoever reaches a door must not stop the store with it.
+            self.mistakes += 1
+            line = notices.REQUEST_FAILED(request=f"{op!r:.50}", session=session_id, why=named(error))
+            line.log(log, exc_info=error)
+            self._failed(session_id, n, op, RequestError("BAD_REQUEST", f"it cannot be read: {error!r}"))
 
     def _failed(self, session: str, n: int, op: object, error: RequestError) -> None:
-        body = {"op": "failed", "n": n, "request": str(op), "error": error.code, "text": error.text}
+        request = op if isinstance(op, str) and op in (*self._handlers, "hello") else "?"
+        body = {"op": "failed", "n": n, "request": request, "error": error.code, "text": error.text}
         self._core.say(session, {**body, **error.more})
 
-    def _do(self, session_id: str, op: object, request: Request, n: int) -> None:
+    def _do(self, session_id: str, op: object, request: Request, n: int, via: Via, peer: int) -> None:
         if self._is_closing:
             raise RequestError("CLOSING", f"the store {self.identity.name!r} is closing")
-        if op == "hello":
-            self._hello(session_id, request, n)
+        if op in ("hello", "prove"):
+            self._greet(session_id, str(op), request, n, via, peer)
             return
         session = self._sessions.get(session_id)
         if session is None:
             raise RequestError("NO_SESSION", "the session is over, or never began: say hello")
-        session.until_s = self._core.now.mono_s + session.lease_s
-        handler = self._handlers.get(str(op))
+        session.heard_s = self._lease_now_s
+        seq = request.number("seq", default=session.asked + 1)
+        if seq > session.asked + 1:
+            # An acknowledgement may be among what is missing, and nobody repeats it.
+            self._break(session, "requests were lost on the link")
+            return
+        session.asked = seq
+        handler = self._handlers.get(op) if isinstance(op, str) else None
         if handler is None:
-            raise RequestError("BAD_REQUEST", f"there is no request {op!r:.50}")
+            raise RequestError("BAD_REQUEST", f"there is no request {reprlib.repr(op):.50}")
         handler(session, request, n)
 
     def handle_timeout(self, now: Now) -> None:
         """Time has passed."""
-        self._core.now = now
+        self._look(now)
         self._readers.wake()
-        for session in [each for each in self._sessions.values() if each.until_s <= now.mono_s]:
-            log.warning(
-                "nothing was heard of %s for %g s: its session is over", session.name, session.lease_s
-            )
-            body = {"op": "gone", "consumer": None, "error": "NO_SESSION"}
-            text = f"nothing was heard of the session for {session.lease_s} s"
-            self._core.say(session.id, {**body, "text": text})
-            heard_us = now.wall_us - int(session.lease_s * 1e6)
-            self._silent += [Silent(*chain, heard_us) for chain in session.chains]
-            self._end(session, {})
+        if self._lease_now_s >= self._lapse_at_s:
+            self._end_leases()
         if now.mono_s >= self._tidy_at_s:
             self._tidy_at_s = now.mono_s + HOUSEKEEPING_S
             self._readers.expire()
+            self._explain()
             self._look_on()
             self._readers.note_places()
+
+    def handle_links(self, now: Now, heard: Mapping[str, float | None]) -> None:
+        """How many seconds ago the links of sessions were heard, by heartbeats too; none if one is closed."""
+        self._look(now)
+        for session_id, age_s in heard.items():
+            session = self._sessions.get(session_id)
+            if session is None:
+                continue
+            if age_s is not None:
+                session.heard_s, session.closed_s = max(session.heard_s, self._lease_now_s - age_s), None
+            elif session.closed_s is None:
+                session.closed_s = self._lease_now_s
+                self._lapse_at_s = min(self._lapse_at_s, session.until_s)
+
+    def _look(self, now: Now) -> None:
+        self._core.now = now
+        self._lease_now_s += min(max(0.0, now.mono_s - self._looked_at_s), STILL_S)
+        self._looked_at_s = now.mono_s
+
+    def _end_leases(self) -> None:
+        now_s, wall_us = self._lease_now_s, self._core.now.wall_us
+        for session in [each for each in self._sessions.values() if each.until_s <= now_s]:
+            silent_s = now_s - session.heard_s
+            heard_us = wall_us - int(silent_s * 1e6)
+            self._silent += [Silent(*chain, heard_us) for chain in session.chains]
+            is_closed = session.closed_s is not None
+            self._break(
+                session, "its link is closed" if is_closed else f"it has not been heard for {silent_s:.1f} s"
+            )
+        self._lapse_at_s = min((each.until_s for each in self._sessions.values()), default=math.inf)
+
+    def _explain(self) -> None:
+        """Tell consumers that wait for what a silent session has."""
+        for session in self._sessions.values():
+            left_s = session.until_s - self._lease_now_s
+            if session.consumers and left_s < session.lease_s / 2:
+                self._receiving.explain(session, self._lease_now_s - session.heard_s, left_s)
 
     def _look_on(self) -> None:
         try:
             self._readers.look_on()
         except StoreCorruptError as error:
-            log.error("%s", error)
+            notices.CORRUPT(why=error).log(log)
 
     # Commands.
+
+    def end_session(self, now: Now, session_id: str, why: str) -> None:
+        """What a session was told did not reach it: end it, and redeliver what it has."""
+        self._core.now = now
+        if (session := self._sessions.get(session_id)) is not None:
+            self._break(session, why)
 
     def set_space(self, full: str | None, low: str | None) -> None:
         """How the disk is: why nothing more is taken, or why whoever pins space takes nothing more."""
@@ -236,7 +315,7 @@ class Machine:
         for session in list(self._sessions.values()):
             body = {"op": "gone", "consumer": None, "error": "CLOSING", "text": "the store closes"}
             self._core.say(session.id, body)
-            self._end(session, {})
+            self._end(session, None)
         for reader in self._readers:
             reader.rest(self._core)
 
@@ -296,14 +375,19 @@ class Machine:
         try:
             return self._readers.dispatch()
         except StoreCorruptError as error:
-            log.error("%s", error)
+            notices.CORRUPT(why=error).log(log)
             return True
 
     # Output.
 
     def poll_transmit(self) -> list[tuple[str, dict[str, Any]]]:
-        """Sessions, and what goes to them, in order."""
-        return self._core.take_outgoing()
+        """Sessions, and what goes to them, in order; what a live session is told is numbered."""
+        outgoing = self._core.take_outgoing()
+        for session_id, body in outgoing:
+            if (session := self._sessions.get(session_id)) is not None:
+                session.told += 1
+                body["seq"] = session.told
+        return outgoing
 
     def poll_silent(self) -> list[Silent]:
         """Publishers of whom nothing is heard: live subscribers may have missed their last messages."""
@@ -321,12 +405,16 @@ class Machine:
         """When to call `handle_timeout`, by the clock that never jumps."""
         now = self._core.now
         at = self._tidy_at_s if self._settle_at_s is None else min(self._tidy_at_s, self._settle_at_s)
-        for session in self._sessions.values():
-            at = min(at, session.until_s)
+        at = min(at, self._looked_at_s + self._lapse_at_s - self._lease_now_s)
         wake_us = self._readers.next_wake_us()
         if wake_us is not None:
             at = min(at, now.mono_s + max(0, wake_us - now.wall_us) / 1e6)
         return at
+
+    @property
+    def sessions(self) -> Collection[str]:
+        """The ids of the sessions there are."""
+        return self._sessions.keys()
 
     @property
     def pin(self) -> int | None:
@@ -346,6 +434,7 @@ class Machine:
                     "session": session.id,
                     "name": session.name,
                     "client_id": session.client_id,
+                    "principal": session.owner.principal,
                     "publisher": f"{session.publisher:016x}",
                     "consumers": len(session.consumers),
                 }
@@ -353,12 +442,34 @@ class Machine:
             ],
             "reservations": self._reservations.status(),
             "unheard": self._sending.unheard,
+            "mistakes": self.mistakes,
+            "foreign": self.foreign,
+            "denied": 0 if self._gate is None else self._gate.denied,
             "pinned_by": None if pinning is None else pinning.name,
         }
 
     # Sessions.
 
-    def _hello(self, session_id: str, request: Request, n: int) -> None:
+    def _greet(self, session_id: str, op: str, request: Request, n: int, via: Via, peer: int) -> None:
+        """Begin a session, or ask its client who it is first."""
+        gate, now_s = self._gate, self._core.now.mono_s
+        if gate is None or via == "inside" or session_id in self._sessions:
+            # Programs of the store's own process may do what the process may.
+            self._hello(session_id, request, n, Owner(None, via == "inside"), peer)
+        elif via == "domain":
+            gate.denied += 1
+            raise RequestError(
+                "DENIED",
+                "The store asks for tokens, and so for a connection of its own: reach one of its addresses.",
+            )
+        elif op == "hello":
+            fields = gate.challenge(now_s, session_id, peer, request)
+            self._core.say(session_id, {"op": "challenge", "n": n, **fields})
+        else:
+            principal, hello = gate.prove(now_s, session_id, peer, request.get("proof"))
+            self._hello(session_id, hello, n, Owner(principal.name, principal.is_operator), peer)
+
+    def _hello(self, session_id: str, request: Request, n: int, owner: Owner, peer: int) -> None:
         core = self._core
         version = request.number("version")
         if version != VERSION:
@@ -371,14 +482,23 @@ class Machine:
         if session is None:
             if len(self._sessions) >= SESSIONS_MAX:
                 raise RequestError("FULL", f"the store has {SESSIONS_MAX} sessions already")
+            former = self._sessions.get(self._connections.get(publisher, ""))
+            if former is not None:
+                # A connection begins another session when the one before is over for it.
+                self._end(former, None)
             if client_id is not None:
                 self._claim(client_id, session_id)
-            session = Session(session_id, publisher, client_id, lease_s, 0.0, kept=request.flag("kept"))
+            kept = request.flag("kept")
+            session = Session(session_id, publisher, client_id, lease_s, self._lease_now_s, kept=kept)
+            session.owner, session.peer = owner, peer
             session.name = request.optional_text("name") or client_id or f"session {session_id}"
             session.publishers.append(publisher)
             self._sessions[session_id] = session
+            self._connections[publisher] = session_id
+            self._commits.came(publisher)
             self._readers.leave_out(session, publisher)
-        session.until_s = core.now.mono_s + session.lease_s
+        session.heard_s = self._lease_now_s
+        self._lapse_at_s = min(self._lapse_at_s, session.until_s)
         core.answer(
             session_id,
             n,
@@ -397,7 +517,7 @@ class Machine:
     def _claim(self, client_id: str, session_id: str) -> None:
         holder = self._sessions.get(self._clients.get(client_id, ""))
         if holder is not None:
-            left = holder.until_s - self._core.now.mono_s
+            left = holder.until_s - self._lease_now_s
             raise RequestError(
                 "IN_USE",
                 f"the client id {client_id!r} is in use by {holder.name!r}: close that one first; if it died,"
@@ -416,13 +536,25 @@ class Machine:
                 raise RequestError("BAD_REQUEST", "unseen has entries that are not [consumer, offsets]")
             unseen[each[0]] = runs_of("unseen", each[1])
         self._core.answer(session.id, n)
-        self._end(session, unseen)
+        self._end(session, unseen, for_good=not session.kept)
 
-    def _end(self, session: Session, unseen: dict[int, list[tuple[int, int]]]) -> None:
+    def _break(self, session: Session, why: str) -> None:
+        """End a session that did not end itself, and say so."""
+        notices.SESSION_ENDED(session=session.name, why=why).log(log)
+        body = {"op": "gone", "consumer": None, "error": "NO_SESSION", "text": why}
+        self._core.say(session.id, body)
+        self._end(session, None)
+
+    def _end(
+        self, session: Session, unseen: dict[int, list[tuple[int, int]]] | None, *, for_good: bool = False
+    ) -> None:
         del self._sessions[session.id]
+        self._commits.left(session.publisher, for_good=for_good)
         if session.client_id is not None and self._clients.get(session.client_id) == session.id:
             del self._clients[session.client_id]
-        self._receiving.end(session, unseen)
+        if self._connections.get(session.publisher) == session.id:
+            del self._connections[session.publisher]
+        self._receiving.end(session, unseen, closing=self._is_closing)
         self._destinations.end(session)
 
     def _status(self, session: Session, request: Request, n: int) -> None:

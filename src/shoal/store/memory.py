@@ -14,6 +14,7 @@ from shoal._core import Log
 from shoal.bus.sync import Bus
 from shoal.config import ConnectionConfig
 from shoal.errors import StoreError
+from shoal.messages import store as notices
 from shoal.store.machine import Identity
 from shoal.store.presence import Presence, description
 from shoal.store.serving import Serving
@@ -82,7 +83,7 @@ class MemoryStore:
     def _fail(self, error: BaseException) -> None:
         if self._error is None:
             self._error = error
-            log.critical("the store in memory stopped: %s", error)
+            notices.MEMORY_STORE_STOPPED(why=error).log(log)
 
     def close(self) -> None:
         """Tell clients, and forget everything. Closing again does nothing."""
@@ -93,7 +94,7 @@ class MemoryStore:
         status = self._serving.status()
         lost = sum(each["messages"] for each in [*status["queues"], *status["subscriptions"]])
         if lost:
-            log.warning("%d messages of queues in memory are lost; run a store if that must not be", lost)
+            notices.MEMORY_STORE_LOST(messages=lost).log(log)
         self._presence.stop()
         self._trimming.join()
         self._serving.close(failed=self._error is not None)

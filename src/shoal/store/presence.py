@@ -7,9 +7,12 @@ from collections.abc import Callable
 from typing import Any
 
 from shoal._core import Log, match_topics
-from shoal.bus.store_protocol import HERE, VERSION, WHO
+from shoal.bus.log_limit import LogLimit
+from shoal.bus.store_protocol import HERE, VERSION, WHO, body_of
 from shoal.bus.sync import Bus
 from shoal.errors import ClosedError, FullError, InvalidTopicError, ShoalError, StoreError
+from shoal.messages import named
+from shoal.messages import store as notices
 from shoal.store.machine import Identity
 
 log = logging.getLogger("shoal.store")
@@ -20,6 +23,8 @@ HERE_EVERY_S = 1.0
 LISTEN_S = 0.5
 #: Others that keep the same, of which a store knows at once.
 RIVALS_MAX = 100
+#: Patterns that another store may have; what says that it has more is no store.
+PATTERNS_MAX = 100
 #: How often it looks whether somebody asked.
 TURN_S = 0.05
 
@@ -38,7 +43,7 @@ def _overlaps(mine: list[str], theirs: list[Any]) -> bool:
         patterns = [str(each) for each in theirs]
         match_topics(patterns, [])
         return overlap(mine, patterns)
-    except InvalidTopicError:
+    except (InvalidTopicError, UnicodeEncodeError):
         return False
 
 
@@ -90,7 +95,10 @@ class Presence:
         *,
         doors: list[Bus],
         listen_s: float = LISTEN_S,
+        gives_way: bool = True,
     ) -> None:
+        """With `gives_way` the store ends for one that was here earlier, though that proves nothing."""
+        self._gives_way = gives_way
         self._bus = bus
         self._describe = describe
         self._failed = failed
@@ -104,6 +112,7 @@ class Presence:
         self._said_at_s = 0.0
         #: Runs of others that were here earlier and keep the same, and when they were first heard of.
         self._rivals: dict[str, float] = {}
+        self._log_limit = LogLimit()
         self._asked = [each.subscribe(WHO, queue_full="drop_old") for each in (bus, *doors)]
         self._others = bus.subscribe(HERE, no_local=True, queue_full="drop_old")
         self._thread = threading.Thread(target=self._run, name="shoal-here", daemon=True)
@@ -131,17 +140,13 @@ class Presence:
                 self._failed(error)
         except Exception as error:
             # A mistake of ours. A store that nobody finds any more is none.
-            log.exception("the store can no longer say that it is here")
+            notices.PRESENCE_FAILED(why=named(error)).log(log, exc_info=error)
             self._failed(StoreError(f"the store can no longer say that it is here: {error!r}"))
 
     def _look(self) -> None:
         for message in self._others.receive_nowait():
-            try:
-                body = message.body
-            except ShoalError as error:
-                log.warning("what says that it is a store cannot be read: %s", error)
-                continue
-            if isinstance(body, dict):
+            body = body_of(message)
+            if body is not None:
                 self._meet(body)
 
     def _meet(self, other: dict[str, Any]) -> None:
@@ -151,13 +156,20 @@ class Presence:
             return
         patterns, since, run = other.get("patterns"), other.get("since"), other.get("run")
         if not isinstance(patterns, list) or not isinstance(since, int | float) or not isinstance(run, str):
-            log.warning("what says that it is a store is none, and is ignored: %.200r", other)
+            return
+        if len(patterns) > PATTERNS_MAX:
+            log.debug("what says that it is a store has %d patterns, and is ignored", len(patterns))
             return
         if not _overlaps(mine["patterns"], patterns):
             return
         if self.open.is_set() and (
             (mine["since"], mine["run"]) < (since, run) or not self._is_confirmed(run)
         ):
+            return
+        if self.open.is_set() and not self._gives_way:
+            name = f"{other.get('name')!r:.100}"
+            if (line := self._log_limit.admit("rival", notices.RIVAL_UNPROVEN(name=name))) is not None:
+                line.log(log)
             return
         raise StoreError(
             f"the store {other.get('name')!r} (id {other.get('store')}, at {other.get('urls')}) keeps"

@@ -11,6 +11,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from shoal.messages import store as notices
+
 log = logging.getLogger("shoal.store")
 
 #: The version of the schema below; another one is made anew.
@@ -80,7 +82,7 @@ class Projection:
         try:
             return self._make(self._path)
         except sqlite3.OperationalError as error:
-            log.warning("%s cannot be written, so the next start takes longer: %s", self._path, error)
+            notices.PROJECTION_IN_MEMORY(path=self._path, why=error).log(log)
             return self._make(":memory:")
 
     def _make(self, path: Path | str) -> sqlite3.Connection:

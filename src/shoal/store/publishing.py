@@ -17,6 +17,7 @@ from shoal.bus.inside import node_of
 from shoal.bus.store_protocol import BATCH_BYTES_MAX
 from shoal.bus.sync import Bus
 from shoal.errors import ClosedError, FullError, ShoalError, StoreError
+from shoal.messages import store as notices
 from shoal.store.committed import Committed
 from shoal.store.machine import Silent
 
@@ -70,7 +71,7 @@ class Publishing:
                 self._rest(left_s)
         except ClosedError:
             if not self._stopping.is_set():
-                log.error("the connection is closed: what was committed is published by the next start")
+                notices.CLOSED_BEFORE_PUBLISHED().log(log)
         except StoreError as error:
             if not self._stopping.is_set():
                 self._failed(error)
@@ -102,7 +103,7 @@ class Publishing:
                 self._log, self._node, *piece, self._committed.redelivered_before, TURN_S
             )
             if refused is not None:
-                log.error("the row at offset %d is not published, only kept: %s", reached, refused)
+                notices.ROW_NOT_PUBLISHED(offset=reached, why=refused).log(log)
                 reached += 1
             self._committed.published(piece, reached)
             self._note_arrived()
@@ -131,7 +132,7 @@ class Publishing:
         except ClosedError:
             raise
         except ShoalError as error:
-            log.error("not all messages of the publisher %016x are published again: %s", chain[0], error)
+            notices.REPUBLISH_INCOMPLETE(publisher=chain[0], why=error).log(log)
 
     def stop(self) -> None:
         """End the thread; what members may lack is published by the next start."""

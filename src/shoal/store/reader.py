@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from shoal._core import Backlog, Log, Selector
-from shoal.bus.store_protocol import BATCH_BYTES_MAX, QUEUES
+from shoal.bus.store_protocol import BATCH_BYTES_MAX, CLOSED_LEASE_S, QUEUES
 from shoal.store.core import Core
 from shoal.store.requests import Runs
 
@@ -20,10 +20,14 @@ QUEUE_WINDOW = 65_536
 SUBSCRIPTION_WINDOW = 4096
 #: Rows that are looked at in one go.
 SCAN_ROWS = 10_000
-#: How far ahead it is noted that messages may have been given out: so many may say so without need.
-GIVEN_AHEAD = 10_000
+#: How far ahead it is noted that messages may have been given out, so that a start of the store knows it.
+GIVEN_AHEAD = 1000
 #: Whoever looks after messages that are on their way to another queue.
 LIMBO = 0
+#: Numbers from here on hold messages for commits. Those of consumers are lower, those of reservations higher.
+COMMITS_FROM = 1 << 61
+#: Every offset.
+ALL = [(0, (1 << 63) - 1)]
 #: A delay is doubled no more often: it is longer than any bound by then.
 DOUBLED_MAX = 60
 #: How long a message stays that could not be moved to the dead-letter queue for want of room.
@@ -73,6 +77,8 @@ class Shape:
     durable: bool = True
     client_id: str | None = None
     name: str = ""
+    #: Who made it, where the store asks for tokens.
+    principal: str | None = None
 
     @property
     def queue(self) -> str | None:
@@ -100,6 +106,11 @@ class Consumer:
     more: bool = False
 
     @property
+    def taker(self) -> str:
+        """What the log calls it, and what its client calls it when it comes back."""
+        return f"{self.session}/{self.own}"
+
+    @property
     def is_hungry(self) -> bool:
         """Whether it may be given something."""
         return self.given_messages < self.messages and self.given_bytes < self.bytes
@@ -111,6 +122,18 @@ class Totals:
 
     messages: int = 0
     bytes: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Former:
+    """What a consumer that lost its session reports: what its program finished, and what it was handed."""
+
+    #: Its sessions since then: in those after the first it was handed nothing.
+    sessions: list[str]
+    finished: Runs
+    handed: Runs
+    #: Which delivery each was that is not the first; 0 if the store did not know.
+    counts: dict[int, int]
 
 
 class Reader:
@@ -150,8 +173,10 @@ class Reader:
         self._measure_at_s = 0.0
         found = log.get(f"given/{key}")
         self.given = _OFFSET.unpack(found)[0] if found else 0
-        #: Below, messages may have been given out by an earlier life of the store.
-        self._perhaps_below = self.given
+        #: Consumers of an earlier life of the store that did not say what they handed over.
+        self._absent = set(json.loads(log.get(f"takers/{key}") or b"[]"))
+        #: Below, they may have handed messages over. What came later they cannot have.
+        perhaps_below = min(self.given, log.end) if self._absent else 0
         is_queue = shape.queue is not None
         self.backlog = Backlog(
             log,
@@ -161,12 +186,16 @@ class Reader:
             unless=publishers,
             window=window if is_queue else min(window, SUBSCRIPTION_WINDOW),
             by_priority=is_queue,
-            perhaps_below=self.given,
+            perhaps_below=perhaps_below,
         )
+        if self.backlog.pin >= perhaps_below:
+            self._absent.clear()
         self.backlog.attach(LIMBO)
         #: When it is due by itself, as far as that was noted.
         self.wakes_at_us: int | None = None
         self._turn_of = 0
+        #: Commits that held messages.
+        self._commits = 0
 
     # What is kept of it.
 
@@ -221,32 +250,87 @@ class Reader:
         if self.shape.durable:
             core.turn.put(self.key, None)
             core.turn.put(f"given/{self.key}", None)
+            core.turn.put(f"takers/{self.key}", None)
             core.turn.forget(self.key)
 
     def rest(self, core: Core) -> None:
-        """The store closes, and nobody has anything: what this life gave out is noted one by one."""
-        if self.shape.durable:
-            pin = self.backlog.pin
-            before = self._perhaps_below
-            core.turn.put(f"given/{self.key}", _OFFSET.pack(before) if pin < before else None)
-            if pin:
-                core.turn.done(self.key, 0, 0, [(0, pin)])
+        """The store closes: how far it is is noted."""
+        pin = self.backlog.pin
+        if self.shape.durable and pin:
+            core.turn.done(self.key, 0, 0, [(0, pin)])
 
     # Consumers.
 
-    def attach(self, consumer: Consumer, selector: Selector | None) -> None:
+    def attach(self, core: Core, consumer: Consumer, selector: Selector | None) -> None:
         """A consumer begins."""
         self.consumers[consumer.number] = consumer
         self.backlog.attach(consumer.number, selector)
+        self._note_takers(core)
 
     def detach(self, core: Core, number: int, unseen: Runs) -> None:
         """A consumer ends: what it has goes back."""
         if self.consumers.pop(number, None) is None:
             return
-        counted = self.backlog.detach(number, unseen, core.now.wall_us)
+        self._left(core, self.backlog.detach(number, unseen, core.now.wall_us))
+
+    def abandon(self, core: Core, number: int, *, closing: bool) -> None:
+        """A consumer ends without a word: what it handed over, as far as it said so, counts as delivered.
+
+        The rest may have been delivered. If the store is `closing`, the consumer says so itself when it comes
+        back, and is one of those that are absent until then.
+        """
+        consumer = self.consumers.pop(number, None)
+        if consumer is None:
+            return
+        counted = self.backlog.abandon(number, core.now.wall_us)
+        if closing:
+            self._absent.add(consumer.taker)
+            counted = [each for each in counted if each[1]]
+        self._left(core, counted)
+
+    def take_over(self, core: Core, number: int, own: int, former: Former) -> None:
+        """A consumer begins whose program had another lease, which is over, or was of an earlier life.
+
+        What the program finished is done, whoever has it by now. What it was handed counts as delivered,
+        once. When all consumers of the earlier life have said so, no program received the rest. If another
+        consumer has some of it already, that cannot be counted, and the rest stays marked.
+        """
+        backlog, wall_us = self.backlog, core.now.wall_us
+        # Below, all is done, and may be gone from the log.
+        pin, end = backlog.pin, core.log.durable_end
+        finished, handed = _within(former.finished, pin, end), _within(former.handed, pin, end)
+        backlog.take_these(number, finished, wall_us)
+        self.journal(core, backlog.finish([at for first, last in finished for at in range(first, last + 1)]))
+        taken = backlog.take_these(number, handed, wall_us)
+        held, _, _ = backlog.weigh(number, handed)
+        uncounted = [
+            (offset, offset)
+            for first, end in held
+            for offset in range(first, end)
+            if backlog.delivery_of(offset) <= max(1, former.counts.get(offset, 1))
+        ]
+        self.give_back(core, number, uncounted, seen=True, delay_s=0.0)
+        self.give_back(core, number, handed, seen=False, delay_s=0.0)
+        takers = {f"{session}/{own}" for session in former.sessions}
+        is_whole = taken == sum(last - first + 1 for first, last in handed)
+        if is_whole and self._absent & takers:
+            self._absent -= takers
+            self._note_takers(core)
+            if not self._absent:
+                backlog.absolve()
+
+    def _left(self, core: Core, counted: list[tuple[int, int]]) -> None:
         self._count(core, counted, 0)
+        self._note_takers(core)
         if not self.consumers:
             self.idle_since_s = core.now.mono_s
+
+    def _note_takers(self, core: Core) -> None:
+        """Note who may hand messages over, for the next life of the store."""
+        if self.shape.durable:
+            takers = sorted(self._absent | {each.taker for each in self.consumers.values()})
+            value = json.dumps(takers).encode() if takers else None
+            core.turn.put(f"takers/{self.key}", value)
 
     def acknowledge(self, core: Core, number: int, runs: Runs) -> None:
         """A consumer acknowledges."""
@@ -323,6 +407,15 @@ class Reader:
 
         core.after_rows(after)
         return len(moved)
+
+    def begin_commit(self, core: Core, consumer: Consumer, runs: Runs, with_rows: bool) -> "HeldForCommit":
+        """A commit acknowledges messages of a consumer: they leave its hold, and are done with the commit."""
+        self._commits += 1
+        holder = COMMITS_FROM + self._commits
+        done, messages, size = self.backlog.transfer(consumer.number, holder, runs)
+        if self.shape.durable and done:
+            core.turn.done(self.key, messages, size, done, with_rows=with_rows)
+        return HeldForCommit(core, self, consumer, holder)
 
     # Giving out.
 
@@ -467,11 +560,48 @@ class Reader:
         return found
 
 
+def _within(runs: Runs, first: int, end: int) -> Runs:
+    """What of runs lies from an offset on and below another one."""
+    clipped = [(max(start, first), min(last, end - 1)) for start, last in runs]
+    return [(start, last) for start, last in clipped if start <= last]
+
+
+@dataclass(slots=True)
+class HeldForCommit:
+    """Messages that a commit of this turn acknowledges."""
+
+    core: Core
+    reader: Reader
+    consumer: Consumer
+    holder: int
+
+    def end(self, is_done: bool) -> None:
+        """The commit is done, or there was no room for it: then its consumer has them again, or the queue."""
+        reader, backlog = self.reader, self.reader.backlog
+        if is_done:
+            _, messages, size = backlog.acknowledge(self.holder, ALL)
+            reader.totals.messages -= messages
+            reader.totals.bytes -= size
+        elif self.consumer.number in reader.consumers:
+            backlog.transfer(self.holder, self.consumer.number, ALL)
+        else:
+            reader.give_back(self.core, self.holder, ALL, seen=True, delay_s=0.0)
+        backlog.detach(self.holder, [], self.core.now.wall_us)
+
+
 def recall(value: bytes) -> tuple[Shape, Options, list[int]]:
     """What the log kept of a reader."""
     kept = json.loads(value)
     shape = {**kept["shape"], "patterns": tuple(kept["shape"]["patterns"])}
     return Shape(**shape), Options(**kept["options"]), list(kept["publishers"])
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """Whose session it is: a principal, none where the store asks for no token; an operator may do more."""
+
+    principal: str | None = None
+    is_operator: bool = False
 
 
 @dataclass(slots=True)
@@ -482,8 +612,17 @@ class Session:
     publisher: int
     client_id: str | None
     lease_s: float
-    until_s: float
+    #: When it was heard, and since when its link is closed, by the clock that counts leases.
+    heard_s: float
+    closed_s: float | None = None
     name: str = ""
+    #: The number of the last thing it was told, and of its last request.
+    told: int = 0
+    asked: int = 0
+    #: Whose it is.
+    owner: Owner = field(default_factory=Owner)
+    #: Who began it: requests of others in its name are ignored.
+    peer: int = 0
     #: Consumers by what the session calls them: the reader's key and the consumer.
     consumers: dict[int, tuple[str, Consumer]] = field(default_factory=dict)
     #: Keys of temporary queues, and names of temporary topics.
@@ -495,3 +634,11 @@ class Session:
     chains: set[tuple[int, int]] = field(default_factory=set)
     #: Its chains are those of an outbox, which come back after years.
     kept: bool = False
+    #: Consumers that were told that they wait for what it has, by their numbers.
+    explained: set[int] = field(default_factory=set)
+
+    @property
+    def until_s(self) -> float:
+        """When its lease is over, unless it is heard before."""
+        ends_s = self.heard_s + self.lease_s
+        return ends_s if self.closed_s is None else min(ends_s, self.closed_s + CLOSED_LEASE_S)

@@ -8,6 +8,7 @@ from typing import Any
 
 from shoal._core import match_topics
 from shoal.bus.store_protocol import QUEUES, TEMPORARY_QUEUES, is_queue_name, queue_name
+from shoal.messages import store as notices
 from shoal.selector import Selector
 from shoal.store.core import Core
 from shoal.store.reader import Options, Reader, Session, Shape, recall
@@ -299,7 +300,7 @@ class Readers:
             after_s = reader.options.expires_after_s
             if after_s is None or reader.consumers or now_s - reader.idle_since_s < after_s:
                 continue
-            log.warning("%s was not used for %g s, and is gone", reader.name, after_s)
+            notices.READER_EXPIRED(name=reader.name, after_s=after_s).log(log)
             self.remove(reader)
 
     def status(self) -> list[dict[str, Any]]:

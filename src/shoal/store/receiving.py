@@ -2,12 +2,14 @@
 
 from shoal.bus.store_protocol import BATCH_BYTES_MAX, QUEUES, RUNS_MAX, TEMPORARY_QUEUES, is_queue_name
 from shoal.store.core import Core
-from shoal.store.reader import Consumer, Options, Reader, Session, Shape
+from shoal.store.reader import Consumer, Former, Options, Reader, Session, Shape
 from shoal.store.readers import Readers, queue_key, subscription_key
 from shoal.store.requests import Request, RequestError
 
 #: Credit is no larger.
 CREDIT_MAX = 1 << 62
+#: Messages of which a client reports that it finished them, or was handed them, under its last lease.
+REPORT_MAX = 1_000_000
 #: Consumers of one session.
 CONSUMERS_MAX = 10_000
 
@@ -40,6 +42,17 @@ def options_of(request: Request, former: Options) -> Options:
     )
 
 
+def check_owner(session: Session, reader: Reader) -> None:
+    """Refuse a subscription of another principal."""
+    made_by, asks = reader.shape.principal, session.owner
+    if made_by is not None and made_by != asks.principal and not asks.is_operator:
+        raise RequestError(
+            "DENIED",
+            f"{reader.name} belongs to {made_by!r}, not to {asks.principal!r}: use its token, or an "
+            "operator's",
+        )
+
+
 class Receiving:
     """What goes out. For one thread at a time."""
 
@@ -70,6 +83,7 @@ class Receiving:
         reader = self._readers.get(key)
         created = False
         if reader is not None:
+            check_owner(session, reader)
             if reader.consumers and not shape.shared:
                 raise RequestError("IN_USE", f"{reader.name} is in use by another consumer")
             if not _same(reader.shape, shape):
@@ -114,6 +128,7 @@ class Receiving:
             durable=durable,
             client_id=session.client_id,
             name=name,
+            principal=session.owner.principal if durable else None,
         )
 
     def _start(self, request: Request) -> int:
@@ -143,8 +158,11 @@ class Receiving:
         )
         # A subscription has its selector in what it reads.
         selector = request.selector() if reader.shape.queue is not None else None
-        reader.attach(consumer, selector)
+        reader.attach(self._core, consumer, selector)
         session.consumers[own] = (reader.key, consumer)
+        former = _former(request)
+        if former is not None and not created:
+            reader.take_over(self._core, consumer.number, own, former)
         self._readers.touch(reader)
         start = reader.backlog.pin
         self._core.answer(session.id, n, lease=consumer.lease, created=created, **{"from": start})
@@ -183,6 +201,12 @@ class Receiving:
         self._readers.touch(reader)
         self._core.answer(session.id, n)
 
+    def handed(self, session: Session, request: Request, n: int) -> None:
+        """A program has messages in hand: they count as delivered if it is never heard of again."""
+        reader, consumer = self._leased(session, request)
+        reader.backlog.hand_over(consumer.number, request.runs("offsets"))
+        self._core.answer(session.id, n)
+
     def release(self, session: Session, request: Request, n: int) -> None:
         """Messages go back."""
         reader, consumer = self._leased(session, request)
@@ -211,14 +235,37 @@ class Receiving:
         else:
             self._readers.touch(reader)
 
-    def end(self, session: Session, unseen: dict[int, list[tuple[int, int]]]) -> None:
-        """A session is over, and so are its consumers."""
+    def end(
+        self, session: Session, unseen: dict[int, list[tuple[int, int]]] | None, *, closing: bool
+    ) -> None:
+        """A session is over, and so are its consumers; without a goodbye nobody says what was not seen."""
         for own, (key, consumer) in session.consumers.items():
             reader = self._readers.get(key)
-            if reader is not None:
+            if reader is None:
+                continue
+            if unseen is None:
+                reader.abandon(self._core, consumer.number, closing=closing)
+            else:
                 reader.detach(self._core, consumer.number, unseen.get(own, []))
-                self._left(reader)
+            self._left(reader)
         session.consumers.clear()
+
+    def explain(self, session: Session, silent_s: float, left_s: float) -> None:
+        """Tell consumers, once, that wait for messages which a silent session has."""
+        everything = [(0, CREDIT_MAX)]
+        for key, holder in session.consumers.values():
+            reader = self._readers.get(key)
+            waiting = [] if reader is None or reader.backlog.counts[0] else reader.consumers.values()
+            for consumer in waiting:
+                if consumer.session == session.id or consumer.number in session.explained:
+                    continue
+                assert reader is not None
+                held = reader.backlog.has(holder.number, everything)
+                if held and consumer.is_hungry:
+                    session.explained.add(consumer.number)
+                    body = {"op": "waiting", "consumer": consumer.own, "messages": held}
+                    body |= {"holder": session.name, "silent_s": silent_s, "left_s": left_s}
+                    self._core.say(consumer.session, body)
 
     def browse(self, session: Session, request: Request, n: int) -> None:
         """Look at a queue's messages without taking them."""
@@ -245,6 +292,22 @@ class Receiving:
             RUNS_MAX // 2,
         )
         self._core.answer(session.id, n, runs=[at for run in runs for at in run], next=following)
+
+
+def _former(request: Request) -> Former | None:
+    """What a client reports of its last lease."""
+    if not request.has("former"):
+        return None
+    report = request.part("former")
+    former = Former(
+        sessions=report.texts("sessions"),
+        finished=report.runs("finished"),
+        handed=report.runs("handed"),
+        counts=report.counts("counts"),
+    )
+    if sum(last - first + 1 for first, last in (*former.finished, *former.handed)) > REPORT_MAX:
+        raise RequestError("BAD_REQUEST", f"former names more than {REPORT_MAX} messages")
+    return former
 
 
 def _same(one: Shape, other: Shape) -> bool:

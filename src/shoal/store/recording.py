@@ -9,6 +9,7 @@ from shoal.bus.inside import core_of, node_of
 from shoal.bus.subscription import Subscription
 from shoal.bus.sync import Bus
 from shoal.errors import StoreCorruptError, StoreError, StoreFailedError, StoreFullError, StoreRefusedError
+from shoal.messages import store as notices
 
 log = logging.getLogger("shoal.store")
 
@@ -102,7 +103,7 @@ class Recording:
             is_new = not self._refusals
             self._refusals[who] = why
         if is_new:
-            log.error("%s", why)
+            notices.RECORDING_STOPPED(why=why).log(log)
             # Whoever cannot record for an unknown time must not stop everybody for as long.
             self._node.set_store(False)
 
@@ -112,7 +113,7 @@ class Recording:
             was_refused = self._refusals.pop(who, None) is not None
             is_over = was_refused and not self._refusals
         if is_over:
-            log.warning("there is room again: recording goes on")
+            notices.RECORDING_RESUMED().log(log)
             self._node.set_store(True)
 
     def _run(self, recorder: Recorder) -> None:
@@ -145,7 +146,7 @@ class Recording:
             while recorder.run(TURN_S):
                 pass
         except StoreFullError as error:
-            log.error("messages that had arrived were not recorded: %s", error)
+            notices.ARRIVALS_NOT_RECORDED(why=error).log(log)
         except StoreError as error:
             # A store that takes nothing more is nobody to wait for.
             self._node.set_store(False)

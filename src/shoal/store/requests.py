@@ -1,5 +1,6 @@
 """Fields of a request, checked. What is wrong becomes an answer that names the field."""
 
+import reprlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -7,6 +8,7 @@ from shoal._core import Selector
 from shoal.bus.store_protocol import NAME_BYTES_MAX, RUNS_MAX
 from shoal.errors import InvalidSelectorError
 from shoal.selector import Selector as PublicSelector
+from shoal.types import is_text
 
 #: Runs of offsets, both ends included.
 Runs = list[tuple[int, int]]
@@ -25,7 +27,14 @@ class RequestError(Exception):
 
 
 def _bad(name: str, value: object, wanted: str) -> RequestError:
-    return RequestError("BAD_REQUEST", f"{name} is {value!r:.100}, and must be {wanted}")
+    # Of a long list only the beginning is read.
+    return RequestError("BAD_REQUEST", f"{name} is {reprlib.repr(value):.100}, and must be {wanted}")
+
+
+def _is_text(value: object, most: int) -> bool:
+    return (
+        isinstance(value, str) and 0 < len(value) <= most and is_text(value) and len(value.encode()) <= most
+    )
 
 
 class Request:
@@ -35,6 +44,10 @@ class Request:
 
     def __init__(self, fields: Mapping[str, Any]) -> None:
         self._fields = fields
+
+    def get(self, name: str) -> object:
+        """A field as it came, for whoever checks it; none if it was not given."""
+        return self._fields.get(name)
 
     def has(self, name: str) -> bool:
         """Whether a field was given."""
@@ -68,9 +81,9 @@ class Request:
     def text(self, name: str, default: str | None = None) -> str:
         """A text that is not empty."""
         value = self._fields.get(name, default)
-        if not isinstance(value, str) or not value or len(value.encode()) > NAME_BYTES_MAX:
+        if not _is_text(value, NAME_BYTES_MAX):
             raise _bad(name, value, f"a text of 1 to {NAME_BYTES_MAX} bytes")
-        return value
+        return str(value)
 
     def optional_text(self, name: str) -> str | None:
         """A text that is not empty, or none."""
@@ -88,9 +101,9 @@ class Request:
         value = self._fields.get(name)
         if not isinstance(value, list) or not value or len(value) > 100:
             raise _bad(name, value, "a list of 1 to 100 texts")
-        if not all(isinstance(each, str) and 0 < len(each.encode()) < 256 for each in value):
+        if not all(_is_text(each, 255) for each in value):
             raise _bad(name, value, "a list of texts of 1 to 255 bytes")
-        return value
+        return [str(each) for each in value]
 
     def data(self, name: str) -> bytes:
         """Bytes."""
@@ -98,6 +111,24 @@ class Request:
         if not isinstance(value, bytes):
             raise _bad(name, value, "bytes")
         return value
+
+    def part(self, name: str) -> "Request":
+        """A mapping with fields of its own."""
+        value = self._fields.get(name)
+        if not isinstance(value, Mapping):
+            raise _bad(name, value, "a mapping")
+        return Request(value)
+
+    def counts(self, name: str) -> dict[int, int]:
+        """Numbers by offsets; empty if they were not given."""
+        value = self._fields.get(name)
+        if value is None:
+            return {}
+        if not isinstance(value, Mapping) or len(value) > RUNS_MAX:
+            raise _bad(name, value, "a mapping from offsets to numbers")
+        if not all(type(each) is int and 0 <= each <= _OFFSET_MAX for item in value.items() for each in item):
+            raise _bad(name, value, "a mapping from offsets to numbers")
+        return dict(value)
 
     def items(self, name: str) -> list[Any]:
         """A list of anything; empty if it was not given."""

@@ -22,13 +22,16 @@ from typing import Any, Self
 
 from shoal._core import Log
 from shoal.bus.connection import Connection
-from shoal.bus.inside import join_beside
+from shoal.bus.inside import begin_instead, join_beside
 from shoal.bus.sync import Bus
 from shoal.config import ConnectionConfig
+from shoal.config.tokens import Principals
 from shoal.errors import ConfigError, StoreError, StoreFailedError
 from shoal.link.address import LOOPBACK, Target
+from shoal.messages import store as notices
 from shoal.store import holds
 from shoal.store.asking import Asker
+from shoal.store.certificate import certificate_of
 from shoal.store.config import StoreConfig
 from shoal.store.keeping import Keeper
 from shoal.store.losses import Losses, loss_of
@@ -79,13 +82,20 @@ class Store:
         #: What it could not do in its last turn.
         self._trouble: str | None = None
         self._losses = Losses()
+        #: What is wrong with the token file, if that was logged.
+        self._bad_tokens: str | None = None
         #: Another one after each start.
         self._run = secrets.token_hex(8)
+        #: Who may use it; none is everybody who reaches it.
+        self._principals = None if config.tokens is None else Principals(config.tokens)
         self.log = _open_log(config)
         try:
+            #: What it shows to those who connect; none is without encryption.
+            self.certificate = certificate_of(config, [socket.gethostname(), LOOPBACK])
             self._keeper = Keeper(self.log, config, Projection(config.path / "state.sqlite"))
             # What is committed is published to everybody, however long that takes.
             self._bus = Bus(dataclasses.replace(connection, when_full="block"))
+            begin_instead(self._bus)
         except BaseException:
             self.log.close()
             raise
@@ -137,6 +147,7 @@ class Store:
             failed=self._fail,
             publishing=self._publishing,
             recorded=tuple(rule.pattern for rule in self.config.record),
+            principals=self._principals,
         )
         self._presence = Presence(
             self._bus,
@@ -147,6 +158,8 @@ class Store:
             doors=[] if self._door is None else [self._door],
             # Within one process everybody is heard of at once.
             listen_s=0.05 if connection.scheme == "inproc" else LISTEN_S,
+            # Nobody proves on the bus to be a store; where tokens count, that is not enough.
+            gives_way=self._principals is None,
         )
         self._serving.start()
         self._presence.start()
@@ -163,10 +176,20 @@ class Store:
             # What is encrypted on multicast must not be readable elsewhere unless somebody asked.
             has_key = connection.key is not None or connection.key_file is not None
             host, port = LOOPBACK if has_key else own, 0
-        bus, url = listening(connection, host, port)
-        if host in ("0.0.0.0", "::"):
-            url = Target("tcp", own, int(url.rpartition(":")[2])).url
+        bus, url = listening(connection, host, port, self.certificate)
+        is_wide = host in ("0.0.0.0", "::")
+        if is_wide:
+            url = Target("tcp" if self.certificate is None else "tls", own, int(url.rpartition(":")[2])).url
+        if is_wide or not _is_loopback(host):
+            self._warn_of_clear(url)
         return bus, [url]
+
+    def _warn_of_clear(self, url: str) -> None:
+        """Say what others on the network can do, beyond this machine."""
+        if self._principals is None:
+            notices.DOOR_OPEN(url=url).log(log)
+        if self.certificate is None:
+            notices.DOOR_IN_CLEAR(url=url).log(log)
 
     def join(self, url: str) -> None:
         """Connect to where the program that has it is connected, or listens: a link is nobody else's."""
@@ -214,6 +237,11 @@ class Store:
     def endpoint(self) -> str | None:
         """Where history is served, if it is."""
         return None if self._server is None else str(self._server.endpoint)
+
+    @property
+    def fingerprint(self) -> str | None:
+        """The fingerprint of its certificate, which clients pin; none without TLS."""
+        return None if self.certificate is None else self.certificate.fingerprint
 
     @property
     def failure(self) -> BaseException | None:
@@ -316,6 +344,7 @@ class Store:
             "recovery": {"created": created, "bytes_read": read, "bytes_torn": torn, "seconds": took},
             "flight": self.endpoint,
             "urls": self.urls,
+            "fingerprint": self.fingerprint,
             "store": f"{self.log.store_id:016x}",
             "durable": list(self.log.durable),
             "term": _term_of(self.log),
@@ -350,7 +379,7 @@ class Store:
             except (StoreError, sqlite3.Error, OSError) as error:
                 # The log has what was recorded. Files beside it wait for room, or for a descriptor.
                 if str(error) != self._trouble:
-                    log.warning("the store could not look after itself, and tries again: %s", error)
+                    notices.MAINTENANCE_FAILED(why=error).log(log)
                 self._trouble = str(error)
             else:
                 self._trouble = None
@@ -358,6 +387,7 @@ class Store:
     def _turn(self) -> None:
         """What is due every second. Whatever fails, what comes first is what makes room again."""
         self._look_at_disk()
+        self._read_tokens()
         self._note_losses()
         with self._lock:
             self._keeper.turn(pin=self._serving.pin)
@@ -366,12 +396,19 @@ class Store:
         self._rate.take(time.monotonic(), *self._recording.recorded)
         write_status(self.config.path, self.status(TOPICS_EVERY_S))
 
+    def _read_tokens(self) -> None:
+        """Notice a token file that changed; one that cannot be used leaves everything as it was."""
+        wrong = None if self._principals is None else self._principals.refresh()
+        if wrong is not None and wrong != self._bad_tokens:
+            notices.TOKENS_UNREADABLE(why=wrong).log(log)
+        self._bad_tokens = wrong
+
     def _write_status(self) -> None:
         """Tell how it is; a disk without room for that keeps no store from starting or closing."""
         try:
             write_status(self.config.path, self.status())
         except OSError as error:
-            log.warning("the status of the store cannot be written: %s", error)
+            notices.STATUS_NOT_WRITTEN(why=error).log(log)
 
     def _note_losses(self) -> None:
         for event in self._bus.events(timeout_s=0.0):
@@ -389,7 +426,7 @@ class Store:
                 f"the disk of {config.path} has {free} bytes left, less than min_free_bytes"
                 f" ({config.min_free_bytes})"
             )
-            self._recording.pause(f"{why}: nothing more is recorded until there is room")
+            self._recording.pause(why)
             self._serving.set_space(f"{why}: free some space, or have messages consumed", why)
             return
         self._recording.resume()
@@ -401,13 +438,7 @@ class Store:
             )
         self._serving.set_space(None, low)
         if free < config.warn_free_bytes and not self._warned:
-            log.warning(
-                "the disk of %s has only %d bytes left; below %d nothing more is recorded: free some space,"
-                " or shorten the retention",
-                config.path,
-                free,
-                config.min_free_bytes,
-            )
+            notices.DISK_LOW(path=config.path, free=free, least=config.min_free_bytes).log(log)
         self._warned = free < config.warn_free_bytes
 
     def _too_much_kept(self) -> str | None:
@@ -428,25 +459,29 @@ class Store:
                 f"flight is {self.config.flight!r}, which needs pyarrow: pip install 'shoal[history]'"
                 f" ({error})"
             ) from None
-        if self.config.token is None and not _is_loopback(host):
-            log.warning(
-                "history is served at %s to everybody who reaches it, and they can write too: give a token",
-                host,
-            )
-        self._server = server.start(self, host=host, port=port, token=self.config.token)
+        if not _is_loopback(host):
+            if self._principals is None:
+                notices.HISTORY_OPEN(host=host).log(log)
+            if self.certificate is None:
+                notices.HISTORY_IN_CLEAR(address=self.config.flight).log(log)
+        certificate = None if self.certificate is None else self.certificate.pem()
+        self._server = server.start(
+            self, host=host, port=port, principals=self._principals, certificate=certificate
+        )
         endpoint = self.config.path / "endpoint.json"
         unfinished = endpoint.with_suffix(".json.new")
         try:
-            unfinished.write_text(json.dumps({"flight": self.endpoint}))
+            told = {"flight": self.endpoint, "fingerprint": self.fingerprint}
+            unfinished.write_text(json.dumps(told))
             unfinished.replace(endpoint)
         except OSError as error:
-            log.warning("history is at %s, which cannot be written down: %s", self.endpoint, error)
+            notices.ENDPOINT_NOT_WRITTEN(endpoint=self.endpoint, why=error).log(log)
 
     def _fail(self, error: BaseException) -> None:
         """Stop for good: nobody knows what is on the disk."""
         if self._error is None:
             self._error = error
-            log.critical("the store %s stopped: %s", self.config.path, error)
+            notices.STORE_STOPPED(path=self.config.path, why=error).log(log)
         self._failed.set()
 
     def close(self) -> None:
@@ -529,10 +564,6 @@ def _is_loopback(host: str) -> bool:
 
 
 def _open_log(config: StoreConfig) -> Log:
-    try:
-        config.path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise StoreError(f"the store's directory {config.path} cannot be made: {error.strerror}") from error
     log_ = Log(
         config.path,
         store_id=secrets.randbits(64),
@@ -544,7 +575,7 @@ def _open_log(config: StoreConfig) -> Log:
     )
     created, read, torn, seconds = log_.recovered
     if torn:
-        log.warning("the store was not closed: its last %d bytes could not be read, and are gone", torn)
+        notices.TORN_TAIL(size=torn).log(log)
     if not created:
-        log.info("opened %s: read its last %d bytes in %.3f s", config.path, read, seconds)
+        notices.STORE_OPENED(path=config.path, size=read, seconds=seconds).log(log)
     return log_

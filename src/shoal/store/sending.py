@@ -1,6 +1,5 @@
 """Messages on their way into the store: sends and transactions."""
 
-import json
 import logging
 from typing import Any
 
@@ -8,6 +7,8 @@ from shoal._core import Hearing, check_rows
 from shoal.bus.log_limit import LOG_EVERY_S
 from shoal.bus.store_protocol import BATCH_BYTES_MAX, COMMIT_BYTES_MAX, QUEUES, TEMPORARY, queue_name
 from shoal.errors import StoreRefusedError
+from shoal.messages import store as notices
+from shoal.store.commits import Commits
 from shoal.store.core import After, Core
 from shoal.store.reader import Consumer, Reader, Session
 from shoal.store.readers import Readers, queue_key
@@ -15,29 +16,24 @@ from shoal.store.requests import Request, RequestError, Runs, runs_of
 
 log = logging.getLogger("shoal.store")
 
-#: Commits whose ids are remembered.
-COMMITS_MAX = 10_000
 #: A record is no longer.
 RECORD_BYTES_MAX = 128 << 20
-
-_COMMITS = "commit/"
 
 
 class Sending:
     """What comes in. For one thread at a time."""
 
-    def __init__(self, core: Core, readers: Readers, recorded: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self, core: Core, readers: Readers, commits: Commits, recorded: tuple[str, ...] = ()
+    ) -> None:
         self._core = core
         self._readers = readers
+        self._commits = commits
         self._hearing = Hearing(recorded)
         #: Messages that were heard, and for which there was no room.
         self.unheard = 0
         #: Of chains in this turn: how far they will be stored.
         self._marks: dict[tuple[int, int], int] = {}
-        #: Commits of this turn, and those before, oldest first.
-        self._commits: dict[str, tuple[int, int, int]] = {}
-        for key, value in sorted(core.log.items(_COMMITS), key=lambda item: _when(item[1])):
-            self._commits[key.removeprefix(_COMMITS)] = tuple(json.loads(value))
         #: Whose destinations are refused because they pin space, and why.
         self.pinned: tuple[str, str] | None = None
         #: Temporary topics that live.
@@ -151,7 +147,7 @@ class Sending:
         now_s = self._core.now.mono_s
         reader.unlogged += dropped
         if now_s >= reader.log_at_s:
-            log.warning("%s is full: %d of its oldest messages are dropped", reader.name, reader.unlogged)
+            notices.BACKLOG_FULL(name=reader.name, messages=reader.unlogged).log(log)
             reader.unlogged, reader.log_at_s = 0, now_s + LOG_EVERY_S
 
     def _take(
@@ -218,51 +214,45 @@ class Sending:
         return after
 
     def commit(self, session: Session, request: Request, n: int) -> None:
-        """A transaction: rows and acknowledgements, all or none."""
+        """A transaction: rows and acknowledgements, all or none, in this step.
+
+        What it acknowledges leaves the hold of its consumers now. So no other request of this turn can
+        acknowledge it or give it back, and the end of a consumer does not deliver it again.
+        """
         core = self._core
-        id_ = request.text("id")
-        known = self._commits.get(id_)
+        id_, chain = request.text("id"), _chain(request)
+        known = self._commits.find(id_, chain[:2])
         if known is not None:
-            core.answer(session.id, n, first=known[0], end=known[1], repeated=True)
+            core.answer(session.id, n, first=known.first, end=known.end, repeated=True)
             return
         acks = [self._ack(session, each) for each in request.items("acks")]
         rows = request.data("rows") if request.has("rows") else b""
-        last = new = mark = 0
-        chain = (0, 0)
-        destinations: list[tuple[str, int, int]] = []
+        new = 0
         if rows:
-            publisher, number, after = _chain(request)
-            chain = (publisher, number)
+            publisher, number, after = chain
             mark = self._mark(publisher, number)
             _first, last, new, destinations = self._check(
                 session, rows, publisher, number, after, mark, COMMIT_BYTES_MAX
             )
             if not new:
                 raise RequestError("BAD_ROWS", f"messages up to {mark} of this chain are stored already")
-        before = core.turn.rows
+        held = [
+            reader.begin_commit(self._core, consumer, runs, bool(rows)) for reader, consumer, runs in acks
+        ]
+        named = request.flag("named")
+        done = self._commits.add(id_, chain[:2], new, named=named, with_rows=bool(rows))
         if rows:
-            self._take(session, rows, chain, mark, last, destinations, publish=True)
-        for reader, consumer, runs in acks:
-            done, count, size = reader.backlog.weigh(consumer.number, runs)
-            if reader.shape.durable and done:
-                core.turn.done(reader.key, count, size, done, with_rows=bool(rows))
-        # Offsets are known when it is appended; what is repeated after a restart gets those of the log's end.
-        self._remember(id_, core.log.end + before, core.log.end + before + new, with_rows=bool(rows))
+            self._take(session, rows, (publisher, number), mark, last, destinations, publish=True)
 
         def done_with(refused: str | None) -> None:
+            for each in held:
+                each.end(refused is None)
             if refused is not None:
-                self._commits.pop(id_, None)
-                core.say(
-                    session.id,
-                    {"op": "failed", "n": n, "request": "commit", "error": "FULL", "text": refused},
-                )
-                return
-            for reader, consumer, runs in acks:
-                _, count, size = reader.backlog.acknowledge(consumer.number, runs)
-                reader.totals.messages -= count
-                reader.totals.bytes -= size
-            first, end, _ = self._commits[id_]
-            core.answer(session.id, n, first=first, end=end, repeated=False)
+                self._commits.drop(id_, chain[:2])
+                body = {"op": "failed", "n": n, "request": "commit", "error": "FULL", "text": refused}
+                core.say(session.id, body)
+            else:
+                core.answer(session.id, n, first=done.first, end=done.end, repeated=False)
 
         core.after_rows(done_with, with_rows=bool(rows))
 
@@ -277,20 +267,10 @@ class Sending:
         if consumer is None or reader is None or consumer.lease != lease:
             raise RequestError("LEASE", f"the lease of consumer {own} is over: nothing was committed")
         runs = runs_of("offsets", offsets)
-        ends = {(at, at) for run in runs for at in run}
-        if reader.backlog.has(consumer.number, sorted(ends)) < len(ends):
+        if reader.backlog.has(consumer.number, runs) < sum(last - first + 1 for first, last in runs):
             text = f"consumer {own} does not have all it acknowledges: nothing was committed"
             raise RequestError("LEASE", text)
         return reader, consumer, runs
-
-    def _remember(self, id_: str, first: int, end: int, *, with_rows: bool) -> None:
-        found = (first, end, self._core.now.wall_us)
-        self._commits[id_] = found
-        self._core.turn.put(_COMMITS + id_, json.dumps(found).encode(), with_rows=with_rows)
-        if len(self._commits) > COMMITS_MAX:
-            oldest = next(iter(self._commits))
-            del self._commits[oldest]
-            self._core.turn.put(_COMMITS + oldest, None)
 
 
 def _uncount(reader: Reader, messages: int, size: int) -> Any:
@@ -300,10 +280,6 @@ def _uncount(reader: Reader, messages: int, size: int) -> Any:
             reader.totals.bytes -= size
 
     return after
-
-
-def _when(value: bytes) -> int:
-    return int(json.loads(value)[2])
 
 
 def _chain(request: Request) -> tuple[int, int, int]:

@@ -16,13 +16,20 @@ from typing import Any
 
 from shoal import _core
 from shoal._core import Log, Message
-from shoal.bus.inside import be_private, core_of
-from shoal.bus.store_protocol import requests_topic, session_topic
+from shoal.bus.inside import be_private, core_of, links_of
+from shoal.bus.log_limit import LogLimit
+from shoal.bus.store_protocol import body_of, requests_topic, session_topic
 from shoal.bus.subscription import Subscription
 from shoal.bus.sync import Bus
 from shoal.config import ConnectionConfig
+from shoal.config.tokens import Principals
 from shoal.errors import ClosedError, FullError, ShoalError, StoreError
+from shoal.link.keeper import Keeper
+from shoal.messages import named
+from shoal.messages import store as notices
+from shoal.store.certificate import Certificate
 from shoal.store.core import Now
+from shoal.store.gate import Gate, Via
 from shoal.store.listening import Listening
 from shoal.store.machine import SESSION, Identity, Machine
 from shoal.store.publishing import Publishing
@@ -39,22 +46,19 @@ QUEUE_BYTES_MAX = 16 << 20
 UNSENT_MAX = 20_000
 #: How often a session that takes nothing is tried again.
 RETRY_S = 0.005
-#: Leases are noticed this late, at the most.
+#: Leases are noticed this late, at the most, and so is it that a link was closed.
 WAIT_MAX_S = 0.25
 #: Connections of clients.
 CLIENTS_MAX = 10_000
 
 
-def now() -> Now:
-    """The time, by both clocks."""
-    return Now(time.monotonic(), time.time_ns() // 1000)
-
-
 class Door:
     """A bus on which clients ask. For one thread at a time."""
 
-    def __init__(self, bus: Bus, store: str, *, private: bool) -> None:
-        self.bus = bus
+    def __init__(self, bus: Bus, store: str, *, private: bool, via: Via, links: Keeper | None = None) -> None:
+        self.bus, self.via = bus, via
+        #: Where each client has a link of its own, whose heartbeats tell that it lives.
+        self.links = links
         self._store, self._private = store, private
         self._requests: Subscription = bus.subscribe(requests_topic(store), queue_bytes_max=QUEUE_BYTES_MAX)
         #: What could not be sent yet, by session.
@@ -76,15 +80,21 @@ class Door:
         """Whether somebody takes nothing."""
         return bool(self._unsent)
 
-    def send(self, session: str, body: dict[str, Any]) -> None:
-        """Tell a session something; one that takes nothing gets it later, or nothing more at all."""
+    def send(self, session: str, body: dict[str, Any]) -> bool:
+        """Tell a session something, later if it takes nothing now; false if too much waits for it already.
+
+        Then nothing of that reaches it: the session has to end.
+        """
         waiting = self._unsent.get(session)
-        if waiting is not None:
-            if len(waiting) < UNSENT_MAX:
-                waiting.append(body)
-            return
-        if not self._try(session, body):
-            self._unsent[session] = deque([body])
+        if waiting is None:
+            if not self._try(session, body):
+                self._unsent[session] = deque([body])
+        elif len(waiting) < UNSENT_MAX:
+            waiting.append(body)
+        else:
+            waiting.clear()
+            return False
+        return True
 
     def _try(self, session: str, body: dict[str, Any]) -> bool:
         try:
@@ -95,7 +105,7 @@ class Door:
         except ClosedError:
             raise
         except ShoalError as error:
-            log.error("an answer cannot be sent to the session %s: %s", session, error)
+            notices.ANSWER_NOT_SENT(session=session, why=error).log(log)
         return True
 
     def retry(self) -> None:
@@ -105,10 +115,6 @@ class Door:
                 waiting.popleft()
             if not waiting:
                 del self._unsent[session]
-
-    def forget(self, session: str) -> None:
-        """A session is over."""
-        self._unsent.pop(session, None)
 
 
 class Serving:
@@ -124,33 +130,49 @@ class Serving:
         failed: Callable[[BaseException], None],
         publishing: Publishing | None = None,
         recorded: tuple[str, ...] = (),
+        principals: Principals | None = None,
     ) -> None:
         self._log = log_
         self._failed = failed
         self._publishing = publishing
         self._bus = bus
-        self.machine = Machine(log_, identity, now(), recorded=recorded)
         store = f"{log_.store_id:016x}"
+        gate = None if principals is None else Gate(principals, store, identity.run)
+        self.machine = Machine(log_, identity, self._now(), recorded=recorded, gate=gate)
         #: The name of an inproc domain on which programs of this process ask.
         self.channel = f"store-{store}-{secrets.token_hex(4)}"
-        inside = Bus(ConnectionConfig(scheme="inproc", domain=self.channel))
+        inside = Bus(ConnectionConfig(scheme="inproc", domain=self.channel, when_slow="wait"))
         be_private(inside)
         self._inside = inside
-        self._doors = [Door(inside, store, private=True), Door(bus, store, private=False)]
+        # A domain within one process has nobody else in it.
+        via: Via = "inside" if bus.config.scheme == "inproc" else "domain"
+        self._doors = [
+            Door(inside, store, private=True, via="inside"),
+            Door(bus, store, private=False, via=via),
+        ]
         if endpoint is not None:
-            self._doors.append(Door(endpoint, store, private=True))
-        #: Which door a session uses.
-        self._used: dict[str, Door] = {}
+            self._doors.append(Door(endpoint, store, private=True, via="door", links=links_of(endpoint)))
+        #: Which door a session uses, and the node that its requests come from.
+        self._used: dict[str, tuple[Door, int]] = {}
+        #: When links are asked next whom they heard.
+        self._ask_links_at_s = 0.0
         self._waiting: deque[tuple[Door, Message]] = deque()
         self._bell = _core.Bell()
         for source, door in enumerate(self._doors, 1):
             door.attach_bell(self._bell, source)
         self._listening = Listening(bus, self._bell)
         self._listen()
+        #: Requests whose bodies were none.
+        self._unreadable = 0
+        self._log_limit = LogLimit()
         self._lock = threading.Lock()
         self._stopping = threading.Event()
         self._pin = self.machine.pin
         self._thread = threading.Thread(target=self._run, name="shoal-serve", daemon=True)
+
+    def _now(self) -> Now:
+        """The time, by both clocks: the log's goes on though the wall's is set back."""
+        return Now(time.monotonic(), self._log.clock_us)
 
     def start(self) -> None:
         """Begin to serve."""
@@ -164,12 +186,12 @@ class Serving:
     def status(self) -> dict[str, Any]:
         """How queues, subscriptions and sessions are."""
         with self._lock:
-            return self.machine.status()
+            return {**self.machine.status(), "unreadable": self._unreadable}
 
     def took(self, first: int, end: int) -> None:
         """Rows came into the log, durable, that no request brought."""
         with self._lock:
-            self.machine.took(now(), first, end)
+            self.machine.took(self._now(), first, end)
         self._bell.ring(0)
 
     def set_space(self, full: str | None, low: str | None) -> None:
@@ -197,7 +219,7 @@ class Serving:
                 self._failed(StoreError(f"the store cannot serve any more: {error}"))
         except Exception as error:
             # A mistake of ours. Nobody is to wait for a store that lives and answers nothing.
-            log.exception("the store cannot serve any more")
+            notices.SERVING_FAILED(why=named(error)).log(log, exc_info=error)
             self._failed(StoreError(f"the store cannot serve any more: {error!r}"))
 
     def _turn(self) -> bool:
@@ -207,28 +229,41 @@ class Serving:
                 self._waiting.append((door, message))
             door.retry()
         with self._lock:
-            at = now()
+            at = self._now()
+            if at.mono_s >= self._ask_links_at_s:
+                self._ask_links_at_s = at.mono_s + WAIT_MAX_S
+                self._hear_links(at)
             if at.mono_s >= self.machine.poll_timeout():
                 self.machine.handle_timeout(at)
             has_committed = self._handle(at)
             for rows in self._listening.take(TURN_BYTES):
                 self.machine.hear(at, rows)
-            is_unsettled = self.machine.append(now())
+            is_unsettled = self.machine.append(self._now())
         if is_unsettled:
             self._log.sync()
         with self._lock:
-            more = self.machine.settle(now())
+            more = self.machine.settle(self._now())
             outgoing, silent = self.machine.poll_transmit(), self.machine.poll_silent()
             self._pin = self.machine.pin
         # Whoever is told that it subscribes misses nothing from then on.
         self._listen()
-        self._send(outgoing)
+        more = self._send(outgoing) or more
         if self._publishing is not None:
             for publisher in silent:
                 self._publishing.publish_again(publisher)
             if has_committed:
                 self._publishing.wake()
         return more
+
+    def _hear_links(self, at: Now) -> None:
+        """Tell the machine which links were heard, and forget where sessions are that are over."""
+        known = self.machine.sessions
+        self._used = {session: used for session, used in self._used.items() if session in known}
+        for door in self._doors:
+            if door.links is not None and self._used:
+                heard = door.links.heard()
+                used = {session: node for session, (its, node) in self._used.items() if its is door}
+                self.machine.handle_links(at, {session: heard.get(node) for session, node in used.items()})
 
     def _listen(self) -> None:
         wanted = self.machine.poll_wanted()
@@ -239,41 +274,39 @@ class Serving:
         has_committed, size = False, 0
         while self._waiting and size < TURN_BYTES:
             door, message = self._waiting.popleft()
-            try:
-                body = message.body
-            except ShoalError as error:
-                log.warning("a request cannot be read: %s", error)
+            body = body_of(message)
+            if body is None:
+                self._count_unreadable(message)
                 continue
-            if isinstance(body, dict):
-                session = body.get("session")
-                if (
-                    isinstance(session, str)
-                    and SESSION.fullmatch(session)
-                    and (body.get("op") == "hello" or session not in self._used)
-                ):
-                    self._used[session] = door
-                has_committed |= body.get("op") == "commit"
-                rows = body.get("rows")
-                size += len(rows) if isinstance(rows, bytes) else 100
-            self.machine.handle(at, body)
+            session = body.get("session")
+            if isinstance(session, str) and SESSION.fullmatch(session) and session not in self._used:
+                self._used[session] = (door, message.sender)
+            has_committed |= body.get("op") == "commit"
+            rows = body.get("rows")
+            size += len(rows) if isinstance(rows, bytes) else 100
+            self.machine.handle(at, body, door.via, message.publisher)
         return has_committed
 
-    def _send(self, outgoing: list[tuple[str, dict[str, Any]]]) -> None:
-        for session, body in outgoing:
-            door = self._used.get(session)
-            if door is not None:
-                door.send(session, body)
-            if body["op"] == "gone" and body["consumer"] is None:
-                self._forget(session)
-        if len(self._used) > CLIENTS_MAX:
-            known = {each["session"] for each in self.status()["sessions"]}
-            for session in [each for each in self._used if each not in known]:
-                self._forget(session)
+    def _count_unreadable(self, message: Message) -> None:
+        """A body that is no request names no session to answer: count it, and log some of them."""
+        self._unreadable += 1
+        line = self._log_limit.admit("unreadable", notices.REQUEST_UNREADABLE(node=message.sender))
+        if line is not None:
+            line.log(log)
 
-    def _forget(self, session: str) -> None:
-        door = self._used.pop(session, None)
-        if door is not None:
-            door.forget(session)
+    def _send(self, outgoing: list[tuple[str, dict[str, Any]]]) -> bool:
+        """Tell sessions what they are to be told; whether one ended, because it takes nothing."""
+        lost = set()
+        for session, body in outgoing:
+            door, _ = self._used.get(session, (None, 0))
+            if door is not None and not door.send(session, body):
+                lost.add(session)
+        if lost:
+            with self._lock:
+                for session in lost:
+                    why = f"it takes nothing, and {UNSENT_MAX} answers and deliveries wait for it"
+                    self.machine.end_session(self._now(), session, why)
+        return bool(lost)
 
     def stop(self) -> None:
         """Tell clients that the store closes, and end the thread; what it took is durable."""
@@ -288,32 +321,42 @@ class Serving:
         if not failed:
             try:
                 for rows in self._listening.take(TURN_BYTES):
-                    self.machine.hear(now(), rows)
-                self.machine.close(now())
-                self.machine.append(now())
+                    self.machine.hear(self._now(), rows)
+                self.machine.close(self._now())
+                self.machine.append(self._now())
                 self._log.sync()
-                self.machine.settle(now())
+                self.machine.settle(self._now())
                 self._send(self.machine.poll_transmit())
             except ShoalError as error:
-                log.warning("the store did not note everything before it closed: %s", error)
+                notices.CLOSED_UNCLEAN(why=error).log(log)
         for door in self._doors:
             if door.bus is not self._bus:
                 door.bus.close(0.5)
 
 
-def listening(connection: ConnectionConfig, host: str, port: int) -> tuple[Bus, str]:
-    """A bus to which clients connect by TCP, and where."""
+def listening(
+    connection: ConnectionConfig, host: str, port: int, certificate: Certificate | None
+) -> tuple[Bus, str]:
+    """A bus to which clients connect by TCP, over TLS where there is a certificate, and where."""
     from shoal.link.address import Target
 
+    scheme = "tcp" if certificate is None else "tls"
+    cert, key = (None, None) if certificate is None else certificate
     config = dataclasses.replace(
-        ConnectionConfig(scheme="tcp", host=host, port=port, domain=connection.domain),
+        ConnectionConfig(
+            scheme=scheme, host=host, port=port, domain=connection.domain, tls_cert=cert, tls_key=key
+        ),
         connections_max=CLIENTS_MAX,
+        # What is for one client waits for that one, and is in nobody else's way.
+        when_slow="wait",
+        # Leases are renewed by the other end's heartbeats, and clients look after theirs as well.
+        heartbeat_s=1.0,
     )
     bus = Bus(config)
     # Clients that died have not everything, and what it is they are told by the next run.
     be_private(bus)
     try:
-        return bus, bus.listen(Target("tcp", host, port).url)
+        return bus, bus.listen(Target(scheme, host, port).url)
     except BaseException:
         bus.close(0)
         raise

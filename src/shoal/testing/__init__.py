@@ -5,6 +5,7 @@ sessions; `Link`, `Port` and `Clock` say what goes wrong there; `shoal.testing.d
 `shoal.testing.checkers` say what must hold all the same. Nothing in `shoal` uses this package.
 """
 
+from shoal._core import RawBody
 from shoal.testing.checkers import CheckError, check_all, numbered
 from shoal.testing.domain import Domain
 from shoal.testing.domain_checkers import DomainCheckError, check_domain
@@ -38,6 +39,7 @@ __all__ = [
     "NodeRecord",
     "ObjectKey",
     "Port",
+    "RawBody",
     "SentObject",
     "Simulation",
     "StreamKey",

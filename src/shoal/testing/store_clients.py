@@ -227,9 +227,11 @@ class Worker(Client):
         """Begin a life: what was held comes again, and nobody knows how a commit ended."""
         super().begin()
         self._consumers = itertools.count(1)
-        self.tx_number = self.committed = 0
-        #: The transaction whose outcome is not known.
-        self.pending: str | None = None
+        self.tx_number = 0
+        #: The last number that was committed, by chain.
+        self.committed: dict[int, int] = {}
+        #: Transactions whose outcome is not known.
+        self.pending: set[str] = set()
         self.held: list[Message] = []
         #: When a message set out from the store, by lease and offset.
         self._set_out: dict[tuple[int, int], int] = {}
@@ -250,7 +252,7 @@ class Worker(Client):
     def leave(self) -> None:
         """End as a program does that closes its connection, and begin another one."""
         self.inbox.settle_all(lambda reader: True)
-        if (acks := self.inbox.poll_acks(now=True)) is not None:
+        if (acks := self.inbox.poll_acks()) is not None:
             self.session.say(acks)
         self.session.bye()
         self.pump()
@@ -283,6 +285,7 @@ class Worker(Client):
         """Read one after the other, each of which acknowledges the one before."""
         for _ in range(self.run.random.randint(1, 6)):
             lot = self.inbox.lots.get(self.name)
+            self.inbox.settle(self.name, self.run.now_s)
             message = lot.popleft() if lot else self.inbox.take_one(self.name, self.run.now_s)
             if message is None:
                 return
@@ -317,10 +320,23 @@ class Worker(Client):
         elif what < 0.8:
             self.held = []
             self.session.request(self.inbox.pause(), self._on_paused(self.inbox), lasting=False)
-        elif self.pending is None:
+        elif not self.pending:
             self._commit(self.inbox, offsets)
+            self._go_astray(offsets)
         else:
             self.held = chosen + self.held
+
+    def _go_astray(self, offsets: list[int]) -> None:
+        """Do what a program should not while its commit is under way: the commit is done, or this is."""
+        what = self.run.random.random()
+        if what < 0.1:
+            self.session.say(self.inbox.release(offsets, 0.0))
+        elif what < 0.2:
+            self._commit(self.inbox, offsets, chain=TRANSACTION_CHAIN + 1)
+        elif what < 0.3:
+            self.session.remove_inbox(self.inbox, lambda answer, error: None)
+            self.held = []
+            self.consume()
 
     def _acknowledge(self, offsets: list[int]) -> None:
         def done(answer: Body | None, error: BaseException | None) -> None:
@@ -339,12 +355,13 @@ class Worker(Client):
 
         return done
 
-    def _commit(self, inbox: Inbox, offsets: list[int]) -> None:
+    def _commit(self, inbox: Inbox, offsets: list[int], *, chain: int = TRANSACTION_CHAIN) -> None:
         """Acknowledge, and send two messages, in one transaction."""
         session, lease, history = self.session, inbox.lease, self.run.history
         numbers = [self.tx_number + 1, self.tx_number + 2]
         self.tx_number += 2
-        self.pending = id_ = f"{self.name}/{self.life}/{self.tx_number}"
+        id_ = f"{self.name}/{self.life}/{self.tx_number}"
+        self.pending.add(id_)
         topics = [queue_topic(self.run.random.choice(QUEUES)), self.run.random.choice(TOPICS)]
         records = []
         for number, topic in zip(numbers, topics, strict=True):
@@ -353,11 +370,10 @@ class Worker(Client):
         history.committing(id_, self.reader, offsets)
 
         def done(answer: Body | None, error: BaseException | None) -> None:
-            if self.pending == id_:
-                self.pending = None
+            self.pending.discard(id_)
             if error is None:
                 history.committed(id_)
-                self.committed = numbers[-1]
+                self.committed[chain] = numbers[-1]
                 if inbox.lease == lease:
                     inbox.give_up(offsets)
             elif isinstance(error, StoreError):
@@ -370,9 +386,9 @@ class Worker(Client):
                 "op": "commit",
                 "id": id_,
                 "publisher": session.publisher,
-                "chain": TRANSACTION_CHAIN,
-                "after": self.committed,
-                "rows": rows.encode(session.publisher, TRANSACTION_CHAIN, records),
+                "chain": chain,
+                "after": self.committed.get(chain, 0),
+                "rows": rows.encode(session.publisher, chain, records),
                 "topics": 1,
                 "acks": [[inbox.number, lease, runs_of(offsets)]],
             },

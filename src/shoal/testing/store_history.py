@@ -159,21 +159,38 @@ def _check_reader(history: History, reader: str) -> None:
 
 
 def _check_commits(history: History, readers: tuple[str, ...]) -> None:
+    """Transactions are whole, also those of which no client knows the outcome.
+
+    If somebody sees a message that a transaction sent, the transaction is done. Then what it acknowledged
+    never sets out again, and no other transaction that acknowledges the same is done.
+    """
+    done_by: dict[tuple[str, int], str] = {}
     for id_, commit in history.commits.items():
-        parts = [
-            any(history.deliveries.get((reader, message)) for reader in readers)
+        seen = [
+            [each.order for reader in readers for each in history.deliveries.get((reader, message), [])]
             for message, sent in history.messages.items()
             if sent.commit == id_
         ]
-        if any(parts) and not all(parts):
+        if any(seen) and not all(seen):
             raise AssertionError(f"the transaction {id_} is there in part")
-        if commit.outcome == "done" and not all(parts):
+        if commit.outcome == "done" and not all(seen):
             raise AssertionError(f"the transaction {id_} was committed, and its messages are missing")
-        if commit.outcome == "nothing" and any(parts):
+        if commit.outcome == "nothing" and any(seen):
             raise AssertionError(f"the transaction {id_} was rolled back, and its messages are there")
-        if commit.outcome != "done":
-            continue
-        for message, sent in history.messages.items():
-            for each in history.deliveries.get((commit.reader, message), []):
-                if each.offset in commit.offsets and each.order > commit.order and sent:
-                    raise AssertionError(f"{message} came again after {id_}, which acknowledged it")
+        orders = [order for each in seen for order in each]
+        if commit.outcome == "done":
+            orders.append(commit.order)
+        if orders:
+            _check_inputs(history, id_, commit, min(orders), done_by)
+
+
+def _check_inputs(
+    history: History, id_: str, commit: Commit, order: int, done_by: dict[tuple[str, int], str]
+) -> None:
+    for offset in commit.offsets:
+        other = done_by.setdefault((commit.reader, offset), id_)
+        if other != id_:
+            raise AssertionError(f"{other} and {id_} acknowledge offset {offset}, and both are done")
+        message = history.offsets.get(offset, "")
+        if any(each.order > order for each in history.deliveries.get((commit.reader, message), [])):
+            raise AssertionError(f"{message} came again after {id_}, which acknowledged it")

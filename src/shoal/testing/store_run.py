@@ -38,6 +38,7 @@ QUEUE_WINDOW = 16
 STEPS = 250
 #: Steps without faults at the end, in which everything must be delivered.
 HEALING_ROUNDS = 400
+LOSSES_BEFORE_HEALING = 4
 
 
 class StoreRun:
@@ -98,7 +99,11 @@ class StoreRun:
         """The store dies; whatever was under way is gone, and clients notice."""
         self.is_up = False
         self.live.lose()
-        self.disk.restart()
+        # The process is killed, and the page cache survives; or the power fails.
+        if self.random.random() < 0.5:
+            self.disk.kill()
+        else:
+            self.disk.restart()
         for _ in range(5):
             if not self.is_healing and self.random.random() < 0.2:
                 self.disk.set_faults(stop_at=self.random.randrange(1, 40))
@@ -242,6 +247,8 @@ class StoreRun:
             self.turn()
         elif what < 0.9:
             self.deliver()
+        elif what < 0.91:
+            self.lose()
         elif what < 0.94:
             self.pass_time(random_.choice((0.01, 0.5, LEASE_S + 1)))
         elif what < 0.97:
@@ -251,6 +258,12 @@ class StoreRun:
             self.restart()
         else:
             self.crash()
+
+    def lose(self) -> None:
+        """A link that stays up drops some of what is under way, as one does that evicted a slow member."""
+        waiting = self.random.choice([*self.inbound.values(), *self.outbound.values()])
+        for _ in range(self.random.randint(0, len(waiting))):
+            del waiting[self.random.randrange(len(waiting))]
 
     def disturb(self, client: Publisher | Worker) -> None:
         """A connection breaks, or a client dies, or leaves properly, and begins anew."""
@@ -263,8 +276,14 @@ class StoreRun:
             client.leave()
 
     def pass_time(self, seconds: float) -> None:
-        """Time passes for everybody."""
-        self.now_s += seconds
+        """Time passes for everybody, in steps: what passes at once the store does not count."""
+        until_s = self.now_s + seconds
+        while self.now_s < until_s:
+            self.now_s = min(until_s, self.now_s + 0.5)
+            try:
+                self.machine.handle_timeout(self.now)
+            except StoreError:
+                self.crash()
         for client in list(self.clients.values()):
             client.go_on()
 
@@ -274,6 +293,9 @@ class StoreRun:
         self.disk.set_faults()
         if self.log.failure is not None or self.disk.is_stopped:
             self.crash()
+        # What the last fault took must be missed, too, though nothing else breaks any more.
+        for _ in range(LOSSES_BEFORE_HEALING):
+            self.lose()
         for at in range(HEALING_ROUNDS):
             self.pass_time(0.2)
             self.turn()

@@ -182,7 +182,7 @@ def acknowledge_after_consumer_closed(connection: jms.Connection) -> str:
         message = consumer.receive(WAIT_S)
     assert message is not None
     message.acknowledge()
-    return text(connection.create_session().create_consumer(queue).receive(0.5))
+    return text(connection.create_session().create_consumer(queue).receive(timeout_s=0.5))
 
 
 def forward_received(connection: jms.Connection) -> str:
@@ -210,8 +210,8 @@ def write_after_send(connection: jms.Connection) -> str:
 
 def ask_artemis() -> dict[str, str]:
     """Artemis's answers."""
-    from shoal.bench.norm import free_port
-    from shoal.bench.peers import artemis, servers
+    from shoal_bench.norm import free_port
+    from shoal_bench.peers import artemis, servers
 
     home, port = servers.artemis(), free_port()
     if home is None or shutil.which("javac") is None:

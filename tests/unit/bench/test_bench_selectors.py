@@ -6,8 +6,8 @@ import pytest
 from typer.testing import CliRunner
 
 from shoal._core import SelectorBench
-from shoal.bench.selectors import Plan
 from shoal.cli.app import app
+from shoal_bench.selectors import Plan
 
 
 def test_the_report_has_the_promised_figures() -> None:

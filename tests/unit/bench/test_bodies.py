@@ -2,7 +2,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from shoal.bench.bodies import COMPARE_BYTES_MAX, LAP_MAX, Bodies, Reception
+from shoal_bench.bodies import COMPARE_BYTES_MAX, LAP_MAX, Bodies, Reception
 
 SIZES = [8, 64, COMPARE_BYTES_MAX + 1, 1 << 20]
 

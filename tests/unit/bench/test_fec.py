@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from shoal._core import CodingLoad, ReedSolomon
-from shoal.bench import fec
+from shoal_bench import fec
 
 
 def test_the_thesis_table_has_every_size_and_its_blocks_hold_the_source() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from shoal.bench import figures
+from shoal_bench import figures
 
 DOCS = Path(__file__).parents[3] / "docs"
 
@@ -40,7 +40,7 @@ def test_only_what_is_between_the_comments_of_a_table_is_replaced() -> None:
 def test_results_table_and_plot_are_written_where_the_page_shows_them(tmp_path: Path) -> None:
     (tmp_path / figures.FOLDER).mkdir(parents=True)
     (tmp_path / "how-to").mkdir()
-    page = tmp_path / "how-to/run-benchmarks.md"
+    page = tmp_path / "how-to/benchmark.md"
     page.write_text(f"{figures.marker('norm')}\n{figures.END}\n")
     side: dict[str, Any] = {"gbit_s": 8.0, "cpu_s_per_gb": 1.0, "repair_overhead": 0.01}
     result = {"loss_percent": 1.0, "shoal": side, "libnorm": side, "kernel": side, "ratio": 1.0}

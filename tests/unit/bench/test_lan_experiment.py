@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from shoal.bench.lan import LanOptions, LanTransfer, summary
+from shoal_bench.lan import LanOptions, LanTransfer, summary
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,8 @@ from typing import Any
 
 import pytest
 
-from shoal.bench import latency
-from shoal.bench.latency import LatencyOptions, percentiles_us
+from shoal_bench import latency
+from shoal_bench.latency import LatencyOptions, percentiles_us
 
 
 @pytest.mark.parametrize(

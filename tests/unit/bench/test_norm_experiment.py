@@ -2,8 +2,8 @@ from typing import Any
 
 import pytest
 
-from shoal.bench import norm
-from shoal.bench.norm import NormOptions, Transfer
+from shoal_bench import norm
+from shoal_bench.norm import NormOptions, Transfer
 
 
 @pytest.mark.parametrize(

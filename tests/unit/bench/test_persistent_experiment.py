@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from shoal.bench.persistent import PersistentOptions
+from shoal_bench.persistent import PersistentOptions
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from shoal.bench import plots
+from shoal_bench import plots
 
 
 def test_a_bar_is_as_long_as_its_share_of_the_largest_of_its_group() -> None:

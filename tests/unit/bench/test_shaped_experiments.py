@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from shoal.bench import jms, selector_node, shaped
-from shoal.bench.contestant import Load
-from shoal.bench.jms import JmsOptions
-from shoal.bench.shaped import Shape, ShapedTransfer
+from shoal_bench import jms, selector_node, shaped
+from shoal_bench.contestant import Load
+from shoal_bench.jms import JmsOptions
+from shoal_bench.shaped import Shape, ShapedTransfer
 
 
 def test_a_selectors_overhead_is_the_median_of_neighbouring_transfers(

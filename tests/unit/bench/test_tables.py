@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from shoal.bench import lan, latency, tables, throughput
+from shoal_bench import lan, latency, tables, throughput
 
 
 def test_the_throughput_table_has_a_row_for_each_load(monkeypatch: pytest.MonkeyPatch) -> None:

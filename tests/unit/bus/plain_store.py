@@ -279,6 +279,10 @@ class PlainStore:
             consumer.held.pop(offset, None)
         return {}
 
+    def _handed(self, body: Body) -> Body:
+        self._consumer(body)
+        return {}
+
     def _release(self, body: Body) -> Body:
         consumer = self._consumer(body)
         back = [consumer.held.pop(offset) for offset in offsets(body["offsets"]) if offset in consumer.held]

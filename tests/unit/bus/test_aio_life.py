@@ -12,7 +12,7 @@ import pytest
 
 import shoal.aio
 
-WARNING = "unclosed .*Bus.* with callbacks: close it"
+WARNING = "SHOAL-2115 .*Bus.* with callbacks was not closed"
 
 
 async def ignore(_: shoal.Message) -> None:

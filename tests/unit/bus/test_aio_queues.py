@@ -126,3 +126,43 @@ def test_callbacks_are_awaited_and_an_outbox_works(domain: str, store: PlainStor
                 assert [await seen.get() for _ in range(3)] == [0, 1, 2]
 
     asyncio.run(main())
+
+
+def test_waiting_for_a_message_in_a_task_of_its_own_acknowledges_the_one_before(
+    domain: str, store: PlainStore
+) -> None:
+    async def main() -> None:
+        async with aio.connect(domain) as bus:
+            queue = bus.queue("tasks")
+            for number in range(20):
+                await queue.send(number)
+            consumer = await queue.consume()
+            for number in range(20):
+                message = await asyncio.wait_for(consumer.receive(), PATIENCE_S)
+                assert message is not None
+                assert message.body == number
+            assert await asyncio.wait_for(consumer.receive(0.2), PATIENCE_S) is None
+            async with asyncio.timeout(PATIENCE_S):
+                while any(each.held for each in store.consumers.values()):
+                    await asyncio.sleep(0.001)
+            await consumer.close()
+
+    asyncio.run(main())
+
+
+def test_of_two_messages_that_are_waited_for_together_neither_is_acknowledged(
+    domain: str, store: PlainStore
+) -> None:
+    async def main() -> None:
+        async with aio.connect(domain) as bus:
+            queue = bus.queue("tasks")
+            for number in range(2):
+                await queue.send(number)
+            consumer = await queue.consume(prefetch=10)
+            both = await asyncio.gather(consumer.receive(), consumer.receive())
+            assert sorted(message.body for message in both if message is not None) == [0, 1]
+            await asyncio.sleep(0.2)
+            assert [len(each.held) for each in store.consumers.values()] == [2]
+            await consumer.close()
+
+    asyncio.run(main())

@@ -19,8 +19,11 @@ class PlainNode:
     `losers` are those that lost something, flush by flush, and `behind` those whom routers wait for.
     """
 
-    def __init__(self, *flushes, unconfirmed=True, backlog=(0, []), losers=(), behind=()):
+    def __init__(
+        self, *flushes, unconfirmed=True, backlog=(0, []), losers=(), behind=(), members=(), unsettled=False
+    ):
         self.flushes, self.unconfirmed, self.lacks = list(flushes), unconfirmed, backlog
+        self.members, self.unsettled = list(members), unsettled
         self.behind = list(behind)
         self.losers = dict(enumerate(losers))
         self.open = []
@@ -41,6 +44,9 @@ class PlainNode:
     def flush_awaited(self, number):
         return self.open[number][0]
 
+    def flush_is_unsettled(self, number):
+        return self.unsettled
+
     def flush_behind(self, number):
         return self.behind
 
@@ -55,7 +61,10 @@ class PlainNode:
 
 
 def connected(node):
-    return cast("Connection", SimpleNamespace(node=node, check_open=lambda: None, storing=lambda: ""))
+    return cast(
+        "Connection",
+        SimpleNamespace(node=node, check_open=lambda: None, storing=lambda: "", unreached=lambda: ""),
+    )
 
 
 def outcome(operation):
@@ -90,8 +99,38 @@ def test_a_router_that_went_before_it_answered_is_named_if_nobody_answers_instea
     assert deliver(PlainNode(([ROUTER], [ROUTER]), ([], []))) == Undelivered(unconfirmed=(ROUTER,))
 
 
-def test_it_is_not_if_another_router_answers():
-    assert not deliver(PlainNode(([ROUTER], [ROUTER]), ([OTHER], [])))
+def test_so_is_it_though_another_router_answers_which_does_not_know_what_the_first_had():
+    node = PlainNode(([ROUTER], [ROUTER]), ([OTHER], []), members=[OTHER])
+    assert deliver(node) == Undelivered(unconfirmed=(ROUTER,))
+
+
+def test_so_is_a_router_behind_another_one():
+    assert deliver(PlainNode(([ROUTER], [OTHER]), ([ROUTER], []), members=[ROUTER])) == Undelivered(
+        unconfirmed=(OTHER,)
+    )
+
+
+def test_it_is_not_if_it_was_slow_and_answers_later():
+    assert not deliver(PlainNode(([ROUTER], [ROUTER]), ([ROUTER], []), members=[ROUTER]))
+
+
+def test_a_program_that_failed_is_not_named():
+    assert not deliver(PlainNode(([ROUTER], [OTHER]), ([ROUTER], []), members=[ROUTER, OTHER]))
+
+
+def test_a_close_during_which_paths_kept_changing_confirms_nothing():
+    undelivered = deliver(PlainNode(([], None), unsettled=True))
+    assert undelivered == Undelivered(unsettled=True)
+    assert "the topology kept changing" in f"{undelivered}"
+
+
+def test_so_says_a_flush_and_a_sync():
+    node = PlainNode(([], None), unsettled=True)
+    node.begin_sync = node.begin_flush
+    with pytest.raises(FlushError, match="the topology kept changing"):
+        outcome(operations.flush(connected(node), 0.0, 0.0))
+    with pytest.raises(FlushError, match="the topology kept changing"):
+        outcome(operations.sync(connected(node), 0.0))
 
 
 def test_a_flush_that_is_too_late_names_members_and_routers():

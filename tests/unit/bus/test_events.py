@@ -55,12 +55,12 @@ def test_warnings_of_one_kind_are_far_apart_and_none_goes_uncounted(caplog: pyte
         warnings.close()
     lines = [record.getMessage() for record in caplog.records]
     assert len(lines) == 4
-    assert "messages of member 2748 are lost here for good (numbers 70 to 76 of chain 2)" in lines[0]
+    assert "SHOAL-2101 Lost messages 70 to 76 of member 2748 (chain 2)" in lines[0]
     assert "cache_bytes" in lines[0]
-    assert "member 2748 takes nothing any more" in lines[1]
-    assert "(7 datagrams of chain 2)" in lines[2]
-    assert lines[2].endswith("(4 more since the last one)")
-    assert lines[3] == "1 more of MessagesLost were not logged one by one"
+    assert "SHOAL-2107 Member 2748 stopped reading" in lines[1]
+    assert "SHOAL-2102 Lost 7 datagrams of member 2748 (chain 2)" in lines[2]
+    assert lines[2].endswith("(4 similar lines suppressed.)")
+    assert lines[3] == "SHOAL-2112 1 similar warnings suppressed (MessagesLost)."
 
 
 def test_another_node_id_is_told_as_that_and_logged(caplog: pytest.LogCaptureFixture) -> None:
@@ -68,7 +68,7 @@ def test_another_node_id_is_told_as_that_and_logged(caplog: pytest.LogCaptureFix
     assert event == shoal.NodeIdChanged(2748, before=7)
     with caplog.at_level(logging.WARNING, "shoal.bus"):
         Warnings().add(event)
-    assert "another node has our node id, 7: ours is 2748 now" in caplog.text
+    assert "Another node has node id 7; this node continues as 2748." in caplog.text
 
 
 def test_whoever_takes_events_too_late_is_told_how_many_are_gone_before_the_others() -> None:
@@ -105,6 +105,6 @@ def test_a_callback_that_fails_all_the_time_is_logged_now_and_then(
         limit = time.monotonic() + 20
         while len(caplog.records) < 10 and time.monotonic() < limit:
             time.sleep(0.01)
-    failures = [record for record in caplog.records if "a callback failed on a" in record.getMessage()]
+    failures = [record for record in caplog.records if "SHOAL-2111 " in record.getMessage()]
     assert len(failures) == 10
-    assert re.search(r"fill_own_queue failed \d+ times more", caplog.records[-1].getMessage())
+    assert re.search(r"\d+ further exceptions of callback .*fill_own_queue", caplog.records[-1].getMessage())

@@ -1,6 +1,7 @@
 """Who has the queues in memory."""
 
 import random
+from typing import Any
 
 import pytest
 
@@ -74,8 +75,16 @@ def test_one_that_fell_silent_does_not_hold_the_others_up() -> None:
         assert now < 2 * STAND_S + SILENT_S + 0.2
 
 
-@pytest.mark.parametrize("body", [None, {}, {"publisher": "x", "term": 1}, [1]])
-def test_what_makes_no_sense_is_ignored(body: object) -> None:
+@pytest.mark.parametrize(
+    "body",
+    [
+        {},
+        {"publisher": "x", "term": 1},
+        {"publisher": 2, "term": float("inf")},
+        {"publisher": 2, "term": 1 << 63},
+    ],
+)
+def test_what_makes_no_sense_is_ignored(body: dict[str, Any]) -> None:
     member = Election("desk", 1)
     member.on_stand(0.0, body)
     assert member.term == 0

@@ -22,9 +22,10 @@ from shoal.errors import (
     InvalidDestinationError,
     LeaseError,
     NoStoreError,
-    StoreAwayError,
+    StoreError,
     StoreFullError,
     StoreRefusedError,
+    StoreUnavailableError,
     TransactionRolledBackError,
 )
 
@@ -48,7 +49,7 @@ def short_look(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_publishing_persistently_returns_when_the_store_has_it(bus: shoal.Bus, store: PlainStore) -> None:
-    number = bus.publish("prices/ACME", {"bid": 1}, persistent=True, properties={"a": 1})
+    receipt = bus.publish("prices/ACME", {"bid": 1}, persistent=True, properties={"a": 1})
     (row,) = store.rows
     assert (row.message.topic, row.message.body, row.message.properties) == (
         "prices/ACME",
@@ -56,7 +57,7 @@ def test_publishing_persistently_returns_when_the_store_has_it(bus: shoal.Bus, s
         {"a": 1},
     )
     assert row.message.persistent
-    assert row.message.message_id == bus.message_id(number, persistent=True)
+    assert receipt == shoal.Receipt(row.message.message_id, stored=True)
 
 
 def test_live_subscribers_get_it_too_under_the_same_identity(
@@ -151,7 +152,7 @@ def test_what_is_refused_is_raised_and_what_follows_is_stored(bus: shoal.Bus, st
 def test_a_store_that_comes_back_gets_what_it_never_answered(bus: shoal.Bus, store: PlainStore) -> None:
     bus.publish("a", 0, persistent=True)
     store.deaf.add("send")
-    with pytest.raises(StoreAwayError):
+    with pytest.raises(StoreUnavailableError):
         bus.publish("a", 1, persistent=True, timeout_s=0.1)
     store.stop()
     store.deaf.clear()
@@ -189,7 +190,7 @@ def test_what_a_store_must_keep_waits_for_it_and_goes_into_nobodys_memory(
     store.stop()
     memory = PlainStore(other, memory=True)
     store.say_here("failed")
-    with pytest.raises(StoreAwayError):
+    with pytest.raises(StoreUnavailableError):
         bus.publish("a", 1, persistent=True, timeout_s=0.5)
     bus.transaction()
     assert not memory.heard
@@ -293,12 +294,12 @@ def test_an_outbox_keeps_messages_until_there_is_a_store_also_after_a_restart(
     domain: str, tmp_path: Path
 ) -> None:
     with shoal.connect(domain, outbox=tmp_path / "out") as bus:
-        for number in range(3):
-            bus.publish("a", number, persistent=True)
-        ids = [bus.message_id(number, persistent=True) for number in (1, 2, 3)]
+        receipts = [bus.publish("a", number, persistent=True) for number in range(3)]
+        assert not any(receipt.stored for receipt in receipts), "they wait in the outbox"
+        ids = [receipt.id for receipt in receipts]
     with shoal.connect(domain) as others, shoal.connect(domain, outbox=tmp_path / "out") as bus:
         store = PlainStore(others)
-        assert bus.publish("a", 3, persistent=True) == 4, "numbers go on"
+        assert bus.publish("a", 3, persistent=True).id.endswith("-4"), "numbers go on"
         until(lambda: len(store.rows) == 4)
         assert [row.message.body for row in store.rows] == [0, 1, 2, 3]
         assert [row.message.message_id for row in store.rows[:3]] == ids
@@ -345,10 +346,10 @@ def test_what_an_earlier_life_left_in_an_outbox_is_stored_though_nobody_publishe
 def test_live_subscribers_hear_what_is_in_the_outbox(domain: str, bus: shoal.Bus, tmp_path: Path) -> None:
     with bus.subscribe("a") as live, shoal.connect(domain, outbox=tmp_path / "out") as publisher:
         publisher.wait_for_subscribers("a")
-        number = publisher.publish("a", b"x", persistent=True)
+        receipt = publisher.publish("a", b"x", persistent=True)
         message = live.receive(PATIENCE_S)
         assert message is not None
-        assert message.message_id == publisher.message_id(number, persistent=True)
+        assert message.message_id == receipt.id
 
 
 # --- queues ---
@@ -372,7 +373,7 @@ def test_the_identity_is_known_to_the_sender(bus: shoal.Bus, store: PlainStore) 
     sent = bus.queue("orders").send("x", group="g", priority=7)
     message = bus.queue("orders").receive(PATIENCE_S)
     assert message is not None
-    assert (message.message_id, message.group, message.priority) == (sent, "g", 7)
+    assert (message.message_id, message.group, message.priority) == (sent.id, "g", 7)
     assert (message.topic, message.delivery_count) == ("orders", 1)
 
 
@@ -449,7 +450,7 @@ def test_a_message_given_back_comes_again(bus: shoal.Bus, store: PlainStore) -> 
 def test_a_consumer_nobody_waits_for_any_more_takes_nothing(bus: shoal.Bus, store: PlainStore) -> None:
     bus.queue("orders").send(1)
     store.deaf = {"consume"}
-    with pytest.raises(StoreAwayError, match=r"within 0\.05 s: queue 'orders'"):
+    with pytest.raises(StoreUnavailableError, match=r"within 0\.05 s: queue 'orders'"):
         bus.queue("orders").consume(timeout_s=0.05)
     store.stop()
     store.deaf = set()
@@ -485,7 +486,7 @@ def test_those_behind_a_message_of_a_group_that_is_given_back_do_not_overtake_it
 def test_a_rollback_does_not_let_those_of_a_group_overtake(bus: shoal.Bus, store: PlainStore) -> None:
     for number in range(4):
         bus.queue("orders").send(number, group="one")
-    with bus.queue("orders").consume(ack="manual") as consumer:
+    with bus.queue("orders").consume(ack="manual", prefetch=10) as consumer:
         until(lambda: consumer.pending == 4)
         first = consumer.receive(PATIENCE_S)
         assert first is not None
@@ -697,7 +698,7 @@ def test_a_commit_that_the_store_never_answered_is_done_once(bus: shoal.Bus, sto
     tx = bus.transaction()
     tx.send("out", 1)
     store.deaf.add("commit")
-    with pytest.raises(StoreAwayError):
+    with pytest.raises(StoreUnavailableError):
         tx.commit(timeout_s=0.1)
     store.stop()
     store.deaf.clear()
@@ -773,3 +774,51 @@ def test_a_connection_nobody_refers_to_ends_its_thread(domain: str, store: Plain
     (channel,) = bus._connection.channels
     del bus
     until(lambda: not channel._thread.is_alive())
+
+
+def test_what_a_thread_had_in_hand_that_ended_comes_again(bus: shoal.Bus, store: PlainStore) -> None:
+    orders = bus.queue("orders")
+    for number in range(3):
+        orders.send(number)
+    got: list[Any] = []
+    consumer = orders.consume(prefetch=10)
+    for _ in range(2):
+        thread = threading.Thread(target=lambda: got.append(consumer.receive(PATIENCE_S)))
+        thread.start()
+        thread.join()
+    assert [message.body for message in got] == [0, 1]
+    third = consumer.receive(PATIENCE_S)
+    assert third is not None
+    assert third.body == 2
+    consumer.close()
+    with orders.consume() as again:
+        found = [again.receive(PATIENCE_S) for _ in range(2)]
+        assert [(each.body, each.redelivered) for each in found if each is not None] == [(0, True), (1, True)]
+        assert again.receive(0.1) is None, "the thread that closed had finished its own"
+
+
+def test_a_second_worker_gets_work_while_the_first_one_is_busy(bus: shoal.Bus, store: PlainStore) -> None:
+    jobs = bus.queue("jobs")
+    with jobs.consume() as first, jobs.consume() as second:
+        for number in range(3):
+            jobs.send(number)
+        taken = [each.receive(PATIENCE_S) for each in (first, second, second)]
+        assert sorted(each.body for each in taken if each is not None) == [0, 1, 2]
+
+
+def test_a_commit_that_was_not_answered_cannot_be_rolled_back_and_says_how_it_ended(
+    bus: shoal.Bus, store: PlainStore
+) -> None:
+    tx = bus.transaction()
+    tx.send("out", 2)
+    store.deaf.add("commit")
+    with pytest.raises(StoreUnavailableError):
+        tx.commit(timeout_s=0.1)
+    with pytest.raises(StoreError, match=r"call commit\(\) again"):
+        tx.rollback()
+    store.deaf.clear()
+    store.stop()
+    store.start()
+    tx.commit(timeout_s=PATIENCE_S)
+    assert tx.state == "committed"
+    assert [row.message.body for row in store.rows] == [2]

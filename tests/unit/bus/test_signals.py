@@ -47,7 +47,7 @@ def test_receiving_from_a_topic(bus: shoal.Bus) -> None:
 
 def test_receiving_from_a_queue(bus: shoal.Bus) -> None:
     with bus.queue("orders").consume() as consumer:
-        interrupted(lambda: consumer.receive(60))
+        interrupted(lambda: consumer.receive(timeout_s=60))
 
 
 def test_waiting_for_subscribers(bus: shoal.Bus) -> None:
@@ -62,6 +62,6 @@ def test_receiving_by_jms_while_the_connection_is_stopped(request: pytest.Fixtur
     with jms.ConnectionFactory(f"inproc://{request.node.name}").create_connection() as connection:
         session = connection.create_session()
         consumer = session.create_consumer(session.create_topic("a"))
-        interrupted(lambda: consumer.receive(60))
+        interrupted(lambda: consumer.receive(timeout_s=60))
         connection.start()
-        interrupted(lambda: consumer.receive(60))
+        interrupted(lambda: consumer.receive(timeout_s=60))

@@ -374,11 +374,13 @@ def test_a_reader_acknowledges_what_it_took_with_the_next_it_takes() -> None:
     deliver(inbox, 10, 11)
     (first,) = inbox.take("me")
     assert (first.body, first.topic, first.delivery_count, first.redelivered) == (b"10", "q", 1, False)
-    assert inbox.poll_acks(now=True) is None
+    assert inbox.poll_acks() is None
+    inbox.settle("me")
     inbox.take("me")
-    assert inbox.poll_acks(now=True) == {"op": "ack", "consumer": 1, "lease": 3, "offsets": [10, 10]}
+    assert inbox.poll_acks() == {"op": "ack", "consumer": 1, "lease": 3, "offsets": [10, 10]}
+    inbox.settle("me")
     assert inbox.take("me") == []
-    assert inbox.poll_acks() == {"op": "ack", "consumer": 1, "lease": 3, "offsets": [11, 11]}
+    assert inbox.poll_acks(0.0) == {"op": "ack", "consumer": 1, "lease": 3, "offsets": [11, 11]}
 
 
 def read(inbox: Inbox, count: int, pause_s: float, start: int = 0) -> list[int]:
@@ -386,6 +388,7 @@ def read(inbox: Inbox, count: int, pause_s: float, start: int = 0) -> list[int]:
     got = []
     for n in range(start, start + count):
         lot = inbox.lots.get("a")
+        inbox.settle("a", n * pause_s)
         message = lot.popleft() if lot else inbox.take_one("a", n * pause_s)
         assert message is not None
         got.append(offset_of(message))
@@ -399,7 +402,7 @@ def test_a_fast_reader_takes_lots_and_what_it_did_not_get_goes_back_unseen() -> 
     assert len(inbox.lots["a"]) > 0
     assert inbox.pending == 80
     assert inbox.cancel()["unseen"] == [20, 99]
-    acks = inbox.poll_acks(now=True)
+    acks = inbox.poll_acks()
     assert acks is not None
     assert acks["offsets"] == [0, 18], "the last one may not be done"
 
@@ -409,7 +412,7 @@ def test_all_that_a_fast_reader_got_is_done_when_it_says_so() -> None:
     deliver(inbox, *range(100))
     read(inbox, 20, 1e-6)
     inbox.settle_all(lambda reader: True)
-    acks = inbox.poll_acks(now=True)
+    acks = inbox.poll_acks()
     assert acks is not None
     assert acks["offsets"] == [0, 19]
     assert read(inbox, 10, 1e-6, start=20) == list(range(20, 30))
@@ -446,10 +449,10 @@ def test_many_at_once_begin_with_what_is_in_the_lot() -> None:
 def test_readers_do_not_acknowledge_for_each_other() -> None:
     inbox = inbox_of()
     deliver(inbox, 10, 11, 12)
-    inbox.take("me")
-    inbox.take("you")
-    inbox.take("me")
-    assert inbox.poll_acks(now=True) == {"op": "ack", "consumer": 1, "lease": 3, "offsets": [10, 10]}
+    for reader in ("me", "you", "me"):
+        inbox.settle(reader)
+        inbox.take(reader)
+    assert inbox.poll_acks() == {"op": "ack", "consumer": 1, "lease": 3, "offsets": [10, 10]}
 
 
 def test_what_is_too_old_when_it_is_taken_goes_back() -> None:
@@ -475,12 +478,12 @@ def test_credit_is_given_when_half_of_it_is_used() -> None:
     inbox = inbox_of()
     deliver(inbox, 1, 2, 3, 4)
     inbox.take("me")
-    assert inbox.poll_credit() is None
+    assert inbox.poll_credit(0.0) is None
     inbox.take("me")
-    credit = inbox.poll_credit()
+    credit = inbox.poll_credit(0.0)
     assert credit is not None
     assert credit["messages"] == 6
-    assert inbox.poll_credit() is None
+    assert inbox.poll_credit(0.0) is None
 
 
 def test_what_was_delivered_under_another_lease_cannot_be_acknowledged() -> None:
@@ -513,7 +516,7 @@ def test_one_that_retires_gives_back_what_nobody_received_as_never_delivered() -
     assert inbox.decline([second]) is None
     assert inbox.take("reader") == []
     assert inbox.acknowledge([offset_of(first)])["offsets"] == [10, 10]
-    assert inbox.poll_credit() is None
+    assert inbox.poll_credit(0.0) is None
 
 
 def test_what_nobody_received_before_the_session_was_lost_is_not_given_out() -> None:
@@ -621,7 +624,17 @@ def test_stores_that_keep_something_else_are_named() -> None:
     assert "keep other destinations: 'shop' keeps orders/>, orders. Give one" in str(error)
 
 
-@pytest.mark.parametrize("body", [None, 3, "x", {}, here() | {"term": "x"}, here() | {"urls": 3}])
+@pytest.mark.parametrize(
+    "body",
+    [
+        {},
+        here() | {"term": "x"},
+        here() | {"term": float("inf")},
+        here() | {"urls": 3},
+        here("../>"),
+        here() | {"name": "\ud800"},
+    ],
+)
 def test_what_makes_no_sense_is_no_store(body: Any) -> None:
     finder = Finder()
     finder.on_here(0.0, body)
@@ -635,3 +648,205 @@ def test_stores_are_asked_for_less_often_each_time() -> None:
     gaps = [later - earlier for earlier, later in itertools.pairwise(asked)]
     assert gaps == sorted(gaps)
     assert 6 <= len(asked) <= 8
+
+
+def test_a_loss_on_the_way_ends_the_session_and_the_next_one_asks_again() -> None:
+    talk, answers = session(), Answers()
+    lost: list[None] = []
+    talk.on_lost = lambda: lost.append(None)
+    greet(talk)
+    talk.request({"op": "status"}, answers)
+    (status,) = said(talk)
+    talk.handle(0.0, {"op": "answer", "n": 0, "seq": 1})
+    talk.handle(0.0, {"op": "answer", "n": status["n"], "seq": 3})
+    assert (talk.state, len(lost), answers) == ("idle", 1, [])
+    greet(talk)
+    assert [body["op"] for body in said(talk)] == ["status"]
+
+
+def test_what_is_said_in_a_session_is_numbered_without_a_hole() -> None:
+    talk = session()
+    greet(talk)
+    for _ in range(3):
+        talk.request({"op": "status"}, Answers())
+    first = talk.poll_output(0.0)
+    assert first is not None
+    talk.refuse(first, ValueError("it cannot be said"))
+    assert [body["seq"] for body in said(talk)] == [1, 2]
+    greet(talk)
+    talk.say({"op": "ack"})
+    assert [body["seq"] for body in said(talk)] == [1, 2, 3], "each session has its own numbers"
+
+
+# --- what is finished, and what is in hand ---
+
+
+def test_a_finished_message_is_acknowledged_in_time_however_long_the_next_one_takes() -> None:
+    inbox = inbox_of(prefetch=1000)
+    deliver(inbox, *range(10))
+    inbox.take_one("a", 1.0)
+    inbox.settle("a", 1.01)
+    inbox.take_one("a", 1.01)
+    assert inbox.poll_acks(1.01) is None, "more may come to be said with it"
+    due = inbox.poll_timeout()
+    assert due is not None
+    assert due <= 1.11
+    inbox.handle_timeout(due)
+    assert inbox.poll_acks(due) == {"op": "ack", "consumer": 1, "lease": 3, "offsets": [0, 0]}
+
+
+def test_a_reader_that_becomes_slow_in_a_lot_acknowledges_what_it_finished_and_leaves_the_rest() -> None:
+    inbox = inbox_of(prefetch=1000)
+    deliver(inbox, *range(100))
+    read(inbox, 20, 1e-6)
+    assert inbox.lots["a"]
+    for _ in range(2):
+        due = inbox.poll_timeout()
+        assert due is not None
+        inbox.handle_timeout(due)
+    acks = inbox.poll_acks(due)
+    assert acks is not None
+    assert acks["offsets"] == [0, 18], "the last one is in hand"
+    assert inbox.take_one("b", due) is not None
+    assert offset_of(inbox.take("b")[0]) == 21, "others have the rest"
+
+
+def test_the_store_hears_what_a_slow_reader_has_in_hand_at_once() -> None:
+    inbox = inbox_of(prefetch=1000)
+    deliver(inbox, *range(10))
+    inbox.take_one("a", 1.0)
+    assert inbox.has_word(1.0)
+    assert inbox.poll_handed() == {"op": "handed", "consumer": 1, "lease": 3, "offsets": [0, 0]}
+    assert inbox.poll_handed() is None
+
+
+def test_messages_that_came_before_are_never_taken_in_a_lot() -> None:
+    inbox = inbox_of(prefetch=1000)
+    deliver(inbox, *range(10), counts={5: 2})
+    for n in range(4):
+        inbox.settle("a", n * 1e-6)
+        inbox.take_one("a", n * 1e-6)
+        assert not inbox.lots["a"]
+
+
+def test_two_calls_of_one_reader_finish_nothing_of_each_other() -> None:
+    inbox = inbox_of(prefetch=1000)
+    deliver(inbox, 10, 11)
+    inbox.settle("a")
+    inbox.settle("a")
+    inbox.take("a")
+    inbox.take("a")
+    assert inbox.poll_acks() is None
+    inbox.settle("a")
+    assert inbox.poll_acks() == {"op": "ack", "consumer": 1, "lease": 3, "offsets": [10, 11]}
+
+
+def test_a_new_session_begins_with_what_the_program_did_in_the_last_one() -> None:
+    inbox = inbox_of(prefetch=1000)
+    deliver(inbox, *range(10, 16), counts={12: 3})
+    for _ in range(3):
+        inbox.settle("a")
+        inbox.take("a")
+    assert inbox.poll_acks() is not None, "which the store may not have made durable"
+    inbox.lose("s1")
+    inbox.settle("a")
+    begin = inbox.begin()
+    assert begin["former"] == {"sessions": ["s1"], "finished": [10, 12], "handed": [], "counts": {}}
+    inbox.lose("s2")
+    assert inbox.begin()["former"]["sessions"] == ["s1", "s2"], "the store may have begun it, unheard"
+    inbox.on_began({"lease": 4})
+    inbox.lose("s3")
+    assert inbox.begin()["former"] == {"sessions": ["s3"], "finished": [], "handed": [], "counts": {}}
+
+
+def test_what_the_store_made_durable_is_not_reported() -> None:
+    talk, inbox = session(), inbox_of(prefetch=1000)
+    talk.inboxes[1] = inbox
+    greet(talk)
+    said(talk)
+    inbox.on_began({"lease": 3})
+    deliver(inbox, 10, 11)
+    for _ in range(3):
+        inbox.settle("a")
+        inbox.take("a")
+    assert said(talk)[0]["op"] == "ack"
+    talk.request({"op": "status"}, Answers())
+    (request,) = said(talk)
+    talk.handle(0.0, {"op": "answer", "n": request["n"]})
+    inbox.lose("s1")
+    assert inbox.begin()["former"]["finished"] == []
+
+
+def test_a_message_that_is_not_persistent_is_finished_once_it_was_handed_over() -> None:
+    inbox = inbox_of(prefetch=1000)
+    builder = RowsBuilder(7, 5)
+    builder.add("q", b"1", persistent=False)
+    taken = builder.take()
+    assert taken is not None
+    inbox.on_deliver(0.0, {"op": "deliver", "consumer": 1, "lease": 3, "first": 10, "rows": taken[0]})
+    inbox.take("a")
+    inbox.lose("s1")
+    assert inbox.begin()["former"]["finished"] == [10, 10]
+
+
+# --- prefetch that follows the reader's pace ---
+
+
+def test_a_slow_reader_holds_no_message_that_it_does_not_work_on() -> None:
+    inbox = inbox_of(prefetch=None)
+    for n in range(5):
+        deliver(inbox, 10 + n)
+        inbox.settle("a", float(n))
+        assert inbox.take_one("a", float(n)) is not None
+        assert inbox.poll_credit(float(n)) is None, "the next one is for whoever asks first"
+        assert inbox.take_one("a", n + 0.9) is None
+        credit = inbox.poll_credit(n + 0.9)
+        assert credit is not None
+        assert credit["messages"] == n + 2
+
+
+def test_a_fast_reader_has_as_many_ready_as_it_takes_in_a_moment() -> None:
+    inbox = inbox_of(prefetch=None)
+    granted, offset, now = 1, 0, 0.0
+    for _ in range(20):
+        deliver(inbox, *range(offset, granted))
+        offset = granted
+        while inbox.take_one("a", now) is not None:
+            now += 1e-4
+            inbox.settle("a", now)
+        credit = inbox.poll_credit(now)
+        assert credit is not None
+        granted = credit["messages"]
+    assert granted - offset == pytest.approx(1000, rel=0.3), "as many as it takes in 0.1 s"
+
+
+# --- refusals ---
+
+
+def test_a_refusal_is_raised_for_its_destination_and_names_its_message() -> None:
+    talk = session()
+    builder, chain = chain_of(talk)
+    greet(talk)
+    builder.add("_queue/full", b"1")
+    (request,) = said(talk)
+    talk.handle(0.0, refusal(request, "BACKLOG", 0))
+    assert chain.take_failure("_queue/healthy") is None
+    error = chain.take_failure("_queue/full")
+    assert isinstance(error, BacklogError)
+    assert error.message_id == "ID:0000000000000007-5-1"
+    assert chain.failures == 0
+
+
+def test_a_refusal_is_for_whoever_sent_the_message_and_not_for_one_that_waits_for_room() -> None:
+    talk, room, mine = session(), Answers(), Answers()
+    builder, chain = chain_of(talk)
+    greet(talk)
+    chain.claimed.add(1)
+    builder.add("_queue/full", b"1")
+    (request,) = said(talk)
+    chain.wait(1, lambda error: room({}, error), own=False)
+    talk.handle(0.0, refusal(request, "BACKLOG", 0))
+    assert room == [{}]
+    assert chain.take_failure() is None, "its sender is about to wait"
+    chain.wait(1, lambda error: mine({}, error))
+    assert [type(each) for each in mine] == [BacklogError]

@@ -483,7 +483,7 @@ def test_a_connection_that_nobody_keeps_ends_its_callbacks_and_warns() -> None:
         gc.collect()
 
     before = set(threading.enumerate())
-    with pytest.warns(ResourceWarning, match="unclosed .*Bus.* with callbacks: close it"):
+    with pytest.warns(ResourceWarning, match="SHOAL-2115 .*Bus.* with callbacks was not closed"):
         connect_and_forget()
     for thread in set(threading.enumerate()) - before:
         thread.join(10)

@@ -64,10 +64,9 @@ def test_asyncio_takes_the_same_arguments_as_threads() -> None:
         )
         ours, theirs = getattr(kind, name), getattr(twin, name)
         if callable(ours):
-            # A loop has no threads to share, and nobody waits in it: `await bus.sync()` does instead.
+            # A loop has no threads to share.
             wanted = {**inspect.signature(ours).parameters}
             wanted.pop("thread", None)
-            wanted.pop("wait", None)
             assert list(inspect.signature(theirs).parameters) == list(wanted), name
 
 
@@ -138,6 +137,15 @@ def test_a_wrong_argument_is_named_with_what_would_do(
 
 
 @pytest.mark.parametrize(
+    ("pattern", "meant"), [("prices.*", "prices/*"), ("prices.>", "prices/>"), ("*.ACME", "*/ACME")]
+)
+def test_dots_between_levels_are_told_by_slashes(bus: shoal.Bus, pattern: str, meant: str) -> None:
+    with pytest.raises(shoal.InvalidTopicError, match="'/' separates the levels") as told:
+        bus.subscribe(pattern)
+    assert repr(meant) in str(told.value)
+
+
+@pytest.mark.parametrize(
     ("pattern", "meant"), [("prices/+", "prices/*"), ("#", ">"), ("a/+/b/#", "a/*/b/>"), ("+", "*")]
 )
 def test_whoever_comes_from_mqtt_is_told_what_to_write(bus: shoal.Bus, pattern: str, meant: str) -> None:
@@ -181,7 +189,7 @@ assert shoal.store.Store and shoal.types.Byte and shoal.history.connect
 def test_every_error_can_be_had_from_the_top() -> None:
     import shoal.errors
 
-    internal = {"ExperimentError"}
+    internal = {"ProcessFailedError"}
     for name, thing in vars(shoal.errors).items():
         if isinstance(thing, type) and name not in internal:
             assert getattr(shoal, name) is thing

@@ -111,6 +111,7 @@ def test_a_flush_that_members_do_not_acknowledge_says_that_the_store_has_everyth
             backlog=lambda: (0, [(7, 59)]),
             flush_awaited=lambda number: [],
             flush_behind=lambda number: [],
+            flush_is_unsettled=lambda number: False,
             flush_losers=lambda number: [],
         )
         node, bus._connection.node = bus._connection.node, cast(Any, silenced)

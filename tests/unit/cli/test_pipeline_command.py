@@ -23,7 +23,7 @@ def test_a_store_from_the_environment_is_not_for_an_archive(
         raise KeyboardInterrupt
 
     monkeypatch.setattr("shoal.spark.pipelines.replay.replay", replay)
-    monkeypatch.setattr(pipeline, "_session", lambda *_: contextlib.nullcontext())
+    monkeypatch.setattr(pipeline, "spark_session", lambda *_: contextlib.nullcontext())
     source = str(tmp_path) if archive else "prices/>"
     command = ["replay", source, "--url", "inproc://replay", "--wait", "0"]
     typer.testing.CliRunner().invoke(pipeline.app, command, env={"SHOAL_STORE": "grpc://127.0.0.1:1"})

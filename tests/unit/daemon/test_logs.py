@@ -2,11 +2,13 @@
 
 import json
 import logging
+from pathlib import Path
 
 import pytest
 
 from shoal.daemon.config import LogConfig
 from shoal.daemon.logs import Logs
+from shoal.messages import daemon as notices
 
 log = logging.getLogger("shoal.daemon")
 
@@ -30,6 +32,29 @@ def test_json_lines_have_time_level_logger_and_message(capsys: pytest.CaptureFix
     assert first["time"].endswith("Z")
     assert second["error"] == "ValueError('ä')"
     assert "Traceback" in second["traceback"]
+
+
+def test_json_lines_of_notices_have_the_id_and_the_arguments(capsys: pytest.CaptureFixture[str]) -> None:
+    logs = Logs(LogConfig(format="json"))
+    try:
+        notices.READY(name="d", what=Path("/data")).log(log)
+    finally:
+        logs.close()
+    line = json.loads(capsys.readouterr().err)
+    assert (line["id"], line["args"]) == ("SHOAL-5001", {"name": "d", "what": "/data"})
+    assert line["message"] == "Daemon d is ready: /data."
+
+
+def test_a_notice_names_its_exception_once(capsys: pytest.CaptureFixture[str]) -> None:
+    logs = Logs(LogConfig())
+    try:
+        notices.RELOAD_FAILED(path="a.toml", why="bad").log(log, exc_info=ValueError("bad"))
+    finally:
+        logs.close()
+    assert capsys.readouterr().err == (
+        "error   shoal.daemon: SHOAL-5004 Ignored the changes in a.toml: bad. "
+        "Correct the file, then send SIGHUP.\n"
+    )
 
 
 def test_text_lines_are_one_line_and_the_level_can_change(capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,6 +8,7 @@ from memory_store import MemoryScan, MemoryStore
 from serving import Serve
 
 from shoal._core import StagedRows
+from shoal.config.tokens import Principals
 from shoal.history import History, connect
 from shoal.history.options import ServerOptions
 from shoal.history.server import HistoryServer
@@ -20,12 +21,13 @@ def store() -> MemoryStore:
 
 @pytest.fixture
 def serve(store: MemoryStore) -> Iterator[Serve]:
-    """`serve(token="x")`: a server with these options, closed when the test ends."""
+    """`serve(principals=…)`: a server with these options, closed when the test ends."""
     running: list[HistoryServer] = []
 
-    def start(**options: Any) -> HistoryServer:
+    def start(principals: Principals | None = None, **options: Any) -> HistoryServer:
         given = ServerOptions(port=0, **options)
-        running.append(HistoryServer(store, given, open_scan=MemoryScan, make_rows=StagedRows))
+        kernels: dict[str, Any] = {"open_scan": MemoryScan, "make_rows": StagedRows}
+        running.append(HistoryServer(store, given, **kernels, principals=principals))
         return running[-1]
 
     yield start

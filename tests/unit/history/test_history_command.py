@@ -11,6 +11,8 @@ from test_server import prices
 from twin import Stored
 from typer.testing import CliRunner, Result
 
+import shoal
+from shoal import history
 from shoal.cli.app import app
 
 runner = CliRunner()
@@ -138,4 +140,14 @@ def test_what_the_store_missed_is_told(
 def test_a_directory_without_a_store_is_named(tmp_path: Path) -> None:
     result = runner.invoke(app, ["history", "--store", str(tmp_path)])
     assert result.exit_code == 1
-    assert "no store serves its history there" in result.stderr
+    assert "no store serves the history in" in result.stderr
+    assert f"shoal store --data {tmp_path} --flight" in result.stderr
+
+
+def test_the_absence_of_a_store_has_one_name(tmp_path: Path) -> None:
+    with pytest.raises(shoal.StoreUnavailableError):
+        history.connect(tmp_path)
+    assert issubclass(shoal.StoreUnavailableError, shoal.StoreError)
+    assert issubclass(shoal.NoStoreError, shoal.StoreUnavailableError)
+    with pytest.raises(shoal.ConfigError, match="must be grpc://"):
+        history.connect(tmp_path / "none")

@@ -5,6 +5,7 @@ import socket
 import threading
 import time
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -15,6 +16,7 @@ from serving import Serve
 from twin import Stored
 
 from shoal._core import StagedRows
+from shoal.config.tokens import Principal, Principals, Token, write_principals
 from shoal.errors import ConfigError, HistoryError, LinkError, StoreUnavailableError
 from shoal.history import History, connect
 from shoal.history.options import ServerOptions
@@ -216,17 +218,19 @@ def test_a_range_that_begins_behind_the_end_is_a_mistake_unless_it_is_waited_for
     assert offsets(pa.Table.from_batches([next(following)])) == [12]
 
 
-def test_a_token_is_asked_for_where_there_is_one(store: MemoryStore, serve: Serve) -> None:
-    endpoint = serve(token="secret").endpoint
-    for token, what in ((None, "missing"), ("wrong", "wrong")):
-        with connect(endpoint, token=token) as history:
+def test_a_token_is_asked_for_where_there_is_one(store: MemoryStore, serve: Serve, tmp_path: Path) -> None:
+    token = Token.new("desk")
+    write_principals(tmp_path / "tokens", [Principal("desk", "client", token.verifier)])
+    endpoint = serve(principals=Principals(tmp_path / "tokens")).endpoint
+    for other, what in ((None, "missing"), (Token.new("desk").text, "wrong"), (Token.new("x").text, "wrong")):
+        with connect(endpoint, token=other) as history:
             for call in (
                 history.info,
                 history.read,
                 lambda h=history: h.stage("s", pa.table({"topic": ["a"]})),
             ):
                 assert what in str(refusal(call, "DENIED"))
-    with connect(endpoint, token="secret") as history:
+    with connect(endpoint, token=token.text) as history:
         assert history.info()["end"] == 0
 
 

@@ -131,7 +131,7 @@ for url in (None, "tcp://127.0.0.1:1", "norm://?interface=lo", "udp://?interface
 for descriptor in kept:
     os.close(descriptor)
 listens = shoal.listen("tcp://127.0.0.1:0", domain="starved")
-print("may have 48 descriptors" in warned.getvalue())
+print("may open 48 descriptors" in warned.getvalue())
 print(listens.links[0].url.rpartition(":")[2], flush=True)
 while not listens.links[-1].turned_away:
     for _ in listens.events(timeout_s=0.05):

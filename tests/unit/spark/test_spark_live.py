@@ -66,4 +66,4 @@ def test_rows_are_made_of_what_comes_from_now_on(reader, domain, caplog):
 def test_what_a_failed_micro_batch_had_is_told_as_lost(reader, caplog):
     with caplog.at_level(logging.WARNING, "shoal.spark"):
         assert list(reader.readBetweenOffsets({"received": 3}, {"received": 10})) == []
-    assert "7 messages of a micro-batch that was not finished are lost" in caplog.text
+    assert "lost 7 messages of an unfinished micro-batch" in caplog.text

@@ -135,7 +135,7 @@ def test_what_is_committed_does_not_fail_because_the_store_cannot_tidy_up(fake, 
     made = batch()
     made.commit([run(made, Task(0, 10), "a")])
     assert bodies(fake) == ["a"]
-    assert "the rows are committed" in caplog.text
+    assert "The rows are committed" in caplog.text
 
 
 def test_a_micro_batch_without_rows_commits_nothing(fake):

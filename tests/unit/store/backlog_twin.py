@@ -17,6 +17,11 @@ class Entry:
     owner: int | None = None
     again: int = 0
     delivered: int = 0
+    perhaps: bool = False
+
+    @property
+    def next_delivery(self) -> int:
+        return 0 if self.perhaps and not self.delivered else self.delivered + 1
 
 
 @dataclass
@@ -38,7 +43,7 @@ class BacklogTwin:
         if entry.group is None:
             return True
         group = [each for each in self.entries.values() if each.group == entry.group]
-        if any(each.state == WAITING and each.delivered for each in group):
+        if any(each.state == WAITING and (each.delivered or each.perhaps) for each in group):
             return False
         if any(each.state == TAKEN and each.owner != consumer for each in group):
             return False
@@ -62,7 +67,7 @@ class BacklogTwin:
                 del self.entries[entry.offset]
                 continue
             entry.state, entry.owner = TAKEN, consumer
-            taken.append((entry.offset, entry.delivered + 1))
+            taken.append((entry.offset, entry.next_delivery))
         return taken
 
     def held(self, consumer: int) -> list[int]:
@@ -77,6 +82,13 @@ class BacklogTwin:
             entry = self.entries[offset]
             entry.delivered += seen
             self._stand(entry, due, now)
+
+    def abandon(self, consumer: int, handed: list[int], now: int) -> None:
+        for offset in self.held(consumer):
+            entry = self.entries[offset]
+            entry.delivered += offset in handed
+            entry.perhaps = entry.perhaps or offset not in handed
+            self._stand(entry, 0, now)
 
     def wake(self, now: int) -> None:
         for entry in list(self.entries.values()):

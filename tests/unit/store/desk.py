@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
-from shoal._core import Log, SimulatedDisk
+from shoal._core import Log, Message, SimulatedDisk
 from shoal.bus.store_protocol import queue_topic
 from shoal.store.core import Now
 from shoal.store.machine import Identity, Machine, Silent
@@ -65,7 +65,7 @@ class Desk:
         self.open()
 
     def client(self, name: str, **hello: Any) -> "Client":
-        client = self.clients[name] = Client(self, name)
+        client = self.clients[name] = Client(self, name, hello.pop("publisher", None))
         client.hello = client.ask("hello", version=1, publisher=client.publisher, **hello)
         return client
 
@@ -79,6 +79,8 @@ class Desk:
             more = self.machine.settle(self.now)
             outgoing = self.machine.poll_transmit()
             for session, body in outgoing:
+                # Whatever is said can be sent.
+                Message("t", body)
                 if session in self.clients:
                     self.clients[session].hear(body)
             self.silent += self.machine.poll_silent()
@@ -104,6 +106,8 @@ class Client:
         self.number = self.said = 0
         self.n = 0
         self.heard: list[dict[str, Any]] = []
+        #: Requests but the first, which have numbers.
+        self.sent = 0
         self.hello: dict[str, Any] = {}
         self.last_consumer = 0
 
@@ -111,13 +115,20 @@ class Client:
         self.heard.append(body)
 
     def tell(self, op: str, **fields: Any) -> None:
-        self.desk.machine.handle(self.desk.now, {"op": op, "session": self.name, "n": 0, **fields})
+        self._request({"op": op, "session": self.name, "n": 0, **fields})
+
+    def _request(self, request: dict[str, Any]) -> None:
+        if request["op"] == "hello":
+            self.sent = 0
+        else:
+            self.sent += 1
+            request.setdefault("seq", self.sent)
+        self.desk.machine.handle(self.desk.now, request)
 
     def ask(self, op: str, **fields: Any) -> dict[str, Any]:
         """Ask, and return the answer, or what failed."""
         self.n += 1
-        request = {"op": op, "session": self.name, "n": self.n, **fields}
-        self.desk.machine.handle(self.desk.now, request)
+        self._request({"op": op, "session": self.name, "n": self.n, **fields})
         self.desk.run()
         (answer,) = [body for body in self.heard if body.get("n") == self.n]
         return answer

@@ -92,6 +92,24 @@ class Pair:
             self.log.set_clock_us(self.now)
             self.kernel.finish(self.kernel.wake(self.now))
             self.twin.wake(self.now)
+        elif what < 0.98:
+            consumer, chosen, runs = self.some()
+            assert self.kernel.transfer(consumer, 9, runs)[1] == len(chosen)
+            assert not self.kernel.has(consumer, runs)
+            if self.dice.random() < 0.5:
+                self.kernel.transfer(9, consumer, runs)
+            else:
+                assert self.kernel.acknowledge(9, runs)[1] == len(chosen)
+                self.twin.acknowledge(chosen)
+            self.kernel.detach(9, [], self.now)
+        elif what < 0.99:
+            consumer, chosen, runs = self.some()
+            self.kernel.hand_over(consumer, runs)
+            counted = self.kernel.abandon(consumer, self.now)
+            held = self.twin.held(consumer)
+            self.twin.abandon(consumer, chosen, self.now)
+            assert counted == [(at, self.twin.entries[at].delivered) for at in held]
+            self.kernel.attach(consumer)
         else:
             consumer = self.dice.choice((1, 2))
             held = self.twin.held(consumer)

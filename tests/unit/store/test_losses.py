@@ -39,7 +39,7 @@ def test_what_is_beyond_the_bound_is_told_and_counted_in_one_record(caplog: pyte
     for publisher in range(1, 6):
         losses.add((publisher, 1, 1, 10, 10))
     assert losses.waiting == 5
-    assert caplog.text.count("2 losses wait for room in the log") == 1
+    assert caplog.text.count("2 loss records wait for room in the log") == 1
     losses.note(notes)
     assert notes.gaps == [(1, 1, 1, 10, 10), (2, 1, 1, 10, 10), (0, 0, None, None, 30)]
     assert losses.waiting == 0

@@ -158,7 +158,7 @@ def test_a_row_that_nobody_can_be_sent_is_kept_and_the_rest_is_published(
         stage(store.log, "a", "s/a", [b"one", b"x" * 2000, b"three"])
         store.commit("q", 1, ["a"])
         assert receive(subscription, 2) == [b"one", b"three"]
-        assert "the row at offset 1 is not published, only kept" in caplog.text
+        assert "The row at offset 1 is stored but not published" in caplog.text
         assert store.failure is None
         assert len(store.log.rows(0, 10)) == 3
 

@@ -34,7 +34,7 @@ pub struct Directory {
 impl Directory {
     /// Makes the directory if it is missing, and locks it. `holder` tells others who has it.
     pub fn lock(path: &Path, holder: &str) -> Result<Directory, LockError> {
-        fs::create_dir_all(path).map_err(LockError::Io)?;
+        make(path).map_err(LockError::Io)?;
         let name = path.join(LOCK);
         let opened = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(name);
         let mut lock = opened.map_err(LockError::Io)?;
@@ -61,6 +61,25 @@ impl Directory {
     pub fn unlock(&self) {
         // The system does it at the latest when the file is closed.
         let _ = self.lock.unlock();
+    }
+}
+
+/// Makes a directory, and those that it lies in, with names that survive a power failure: a name is durable when the
+/// directory that has it was synced.
+fn make(path: &Path) -> io::Result<()> {
+    let is_missing = |one: &&Path| !one.as_os_str().is_empty() && !one.exists();
+    let missing: Vec<&Path> = path.ancestors().take_while(is_missing).collect();
+    fs::create_dir_all(path)?;
+    let sync = |one: &Path| {
+        let parent = one.parent().filter(|parent| !parent.as_os_str().is_empty());
+        File::open(parent.unwrap_or(Path::new("."))).and_then(|parent| parent.sync_all())
+    };
+    missing.iter().try_for_each(|one| sync(one))?;
+    // It may be there because a process made it that died before it synced the name; or because somebody else did, in a
+    // directory that is not ours to read.
+    match sync(path) {
+        Err(error) if error.kind() != io::ErrorKind::PermissionDenied => Err(error),
+        _ => Ok(()),
     }
 }
 

@@ -4,6 +4,7 @@ mod directory;
 mod memory;
 mod shared;
 mod sys;
+mod wall_clock;
 
 pub use directory::{Directory, LockError};
 pub use memory::{MemoryDisk, MemoryFile};

@@ -5,7 +5,7 @@
 
 use std::collections::HashSet;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use shoal_log::{
     Appended, Clock, CommitOutcome, Cursor, Disk, Durable, Extent, GapRow, Identity, Incarnation, Log,
@@ -14,6 +14,8 @@ use shoal_log::{
 };
 
 use shoal_wire::{MessageView, TopicPattern};
+
+use super::wall_clock::WallClock;
 
 /// How long the rows of a frame are, unless segments are short.
 const FRAME_BYTES: u64 = 256 << 10;
@@ -42,13 +44,14 @@ struct Inner<D: Disk> {
     /// Segments below this have their index.
     indexed_below: u32,
     recent: Recent,
+    clock: WallClock,
     /// What time it is, where somebody says so: microseconds since 1970.
     clock_us: Option<u64>,
 }
 
 impl<D: Disk> Inner<D> {
-    fn now_us(&self) -> u64 {
-        self.clock_us.unwrap_or_else(now_us)
+    fn now_us(&mut self) -> u64 {
+        self.clock_us.unwrap_or_else(|| self.clock.now_us())
     }
 }
 
@@ -64,10 +67,6 @@ pub struct Shared<D: Disk> {
     frame_bytes: usize,
 }
 
-fn now_us() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_micros() as u64
-}
-
 impl<D: Disk> Shared<D> {
     /// Opens the log on a disk that nobody else uses, or makes one. With `clock_us` it is that time until
     /// [`Shared::set_clock_us`] says otherwise.
@@ -78,7 +77,9 @@ impl<D: Disk> Shared<D> {
         fresh: Identity,
         clock_us: Option<u64>,
     ) -> Result<(Shared<D>, Recovery), LogError> {
-        let (log, recovery) = Log::open(disk.clone(), options, fresh, clock_us.unwrap_or_else(now_us))?;
+        let mut clock = WallClock::new();
+        let now_us = clock_us.unwrap_or_else(|| clock.now_us());
+        let (log, recovery) = Log::open(disk.clone(), options, fresh, now_us)?;
         let inner = Inner {
             log,
             stats: SyncStats::default(),
@@ -86,6 +87,7 @@ impl<D: Disk> Shared<D> {
             waiting: 0,
             indexed_below: 0,
             recent: Recent::default(),
+            clock,
             clock_us,
         };
         let frame_bytes = (options.segment_bytes / 8).min(FRAME_BYTES) as usize;

@@ -5,6 +5,7 @@
 //! whoever holds [`TcpNet`], who hears what became of each connection.
 
 mod net;
+mod readiness;
 mod sockets;
 mod stream;
 mod tls;

@@ -13,14 +13,14 @@ use std::time::{Duration, Instant};
 use shoal_node::Hub;
 use shoal_node::hub::{LinkBell, LinkId, Ring, Wake as _};
 use shoal_node::tcp::{ConnectionId, LinkState, Role, TcpConfig, TcpLinks, TcpNews};
-use shoal_norm::Time;
+use shoal_norm::{NodeId, Time};
 
+use super::readiness::Readiness;
 use super::sockets::{Congestion, Door, Place, TcpSockets};
 use super::tls::Tls;
 use crate::bell::Bell;
 use crate::clock::Clock;
 use crate::udp::Waker;
-use crate::udp::sys::Poller;
 use crate::waiter::Waiter;
 
 /// While a stream flows, less than a run waits so long for company.
@@ -55,13 +55,15 @@ struct Engine {
     sockets: TcpSockets,
     news: VecDeque<(TcpNews, Place)>,
     last_sent: Time,
+    /// Until when the thread sleeps, if nothing wakes it.
+    wakes_at: Time,
     failure: Option<String>,
 }
 
 impl Engine {
     /// Writes what there is. True if there may be more at once.
     fn write(&mut self, now: Time) -> bool {
-        let before = self.links.sendable();
+        let before = self.links.rung_bytes();
         let more = self.sockets.write(now, &mut self.links);
         if before > 0 {
             self.last_sent = now;
@@ -111,7 +113,7 @@ impl TcpCore {
             if now >= engine.last_sent + RAPID {
                 let written = catch_unwind(AssertUnwindSafe(|| engine.write(now)));
                 match written {
-                    Ok(false) if engine.news.is_empty() => return,
+                    Ok(false) if engine.links.poll_timeout() >= engine.wakes_at => return,
                     Ok(_) => {}
                     // It fails the links, not whoever happened to publish.
                     Err(_) => engine.failure = Some("writing panicked".to_owned()),
@@ -159,17 +161,19 @@ impl TcpNet {
             let bell = bell.clone();
             Box::new(move || Box::new(bell.clone()) as Box<dyn LinkBell>)
         };
+        let (readiness, waker) = (Readiness::new()?, Waker::new()?);
         let engine = Engine {
             links: TcpLinks::new(hub, config, bells),
-            sockets: TcpSockets::new()?,
+            sockets: TcpSockets::new(readiness.watch()?, &waker)?,
             news: VecDeque::new(),
             last_sent: Time::ZERO,
+            wakes_at: Time::ZERO,
             failure: None,
         };
         let shared = Arc::new(TcpCore {
             engine: Mutex::new(engine),
             clock,
-            waker: Waker::new()?,
+            waker,
             state: AtomicU8::new(state::BUSY),
             told: Waiter::default(),
             closing: Mutex::default(),
@@ -177,7 +181,9 @@ impl TcpNet {
         let _ = bell.0.set(Arc::downgrade(&shared));
         let thread = {
             let shared = shared.clone();
-            std::thread::Builder::new().name("shoal-tcp".into()).spawn(move || supervise(&shared))?
+            std::thread::Builder::new()
+                .name("shoal-tcp".into())
+                .spawn(move || supervise(&shared, readiness))?
         };
         Ok(TcpNet { shared, thread: Mutex::new(Some(thread)) })
     }
@@ -322,6 +328,11 @@ impl TcpNet {
         states.map(with_place).collect()
     }
 
+    /// The nodes at the other end of open connections, and how long ago each was heard.
+    pub fn heard(&self) -> Vec<(NodeId, Duration)> {
+        self.shared.engine().links.heard(self.shared.clock.now())
+    }
+
     /// Connections that a listener has, and how many it did not let in because there were too many.
     pub fn listener(&self, id: u64) -> (usize, u64) {
         let engine = self.shared.engine();
@@ -372,8 +383,8 @@ impl Drop for TcpNet {
 }
 
 /// The thread. Whatever ends it before its time, those who wait for its links learn why.
-fn supervise(shared: &TcpCore) {
-    let why = match catch_unwind(AssertUnwindSafe(|| run(shared))) {
+fn supervise(shared: &TcpCore, readiness: Readiness) {
+    let why = match catch_unwind(AssertUnwindSafe(|| run(shared, readiness))) {
         Ok(Ok(())) => return shared.told.wake(),
         Ok(Err(why)) => why,
         Err(_) => "its thread panicked".to_owned(),
@@ -386,10 +397,8 @@ fn supervise(shared: &TcpCore) {
     shared.told.wake();
 }
 
-fn run(shared: &TcpCore) -> Result<(), String> {
-    let mut poller = Poller::default();
+fn run(shared: &TcpCore, mut readiness: Readiness) -> Result<(), String> {
     let mut leaving = false;
-    let mut polled = false;
     loop {
         shared.state.store(state::BUSY, Ordering::SeqCst);
         let mut guard = shared.engine();
@@ -398,9 +407,7 @@ fn run(shared: &TcpCore) -> Result<(), String> {
             return Err(why);
         }
         let now = shared.clock.now();
-        if std::mem::take(&mut polled) {
-            engine.sockets.handle_ready(now, &poller, &shared.waker, &mut engine.links);
-        }
+        engine.sockets.handle_ready(now, &readiness, &shared.waker, &mut engine.links);
         engine.links.handle_timeout(now);
         let closing = *shared.closing();
         if let Some(limit) = closing {
@@ -413,15 +420,15 @@ fn run(shared: &TcpCore) -> Result<(), String> {
             }
         }
         let gather_until = engine.last_sent + GATHER;
-        let gathering = closing.is_none() && now < gather_until && engine.links.sendable() < RUN_BYTES;
+        let gathering = closing.is_none() && now < gather_until && engine.links.rung_bytes() < RUN_BYTES;
         let more = !gathering && engine.write(now);
         let told = engine.take_news();
         let now = shared.clock.now();
-        let mut deadline = engine.links.poll_timeout().min(engine.sockets.deadline(now)).min(now + SLEEP_MAX);
-        engine.sockets.prepare(now, &mut poller, &shared.waker);
+        let mut deadline = engine.links.poll_timeout().min(engine.sockets.deadline()).min(now + SLEEP_MAX);
         shared.state.store(state::IDLE, Ordering::SeqCst);
         // A publisher that came before this saw a busy thread, and trusts that we look once more.
-        let waits = engine.links.sendable() > 0;
+        let waits = engine.links.rung_bytes() > 0;
+        engine.wakes_at = deadline;
         drop(guard);
         if told {
             shared.told.wake();
@@ -437,7 +444,6 @@ fn run(shared: &TcpCore) -> Result<(), String> {
             }
             deadline = deadline.min(gather_until);
         }
-        poller.wait(deadline.since(now)).map_err(|error| error.to_string())?;
-        polled = true;
+        readiness.wait(deadline.since(now)).map_err(|error| error.to_string())?;
     }
 }

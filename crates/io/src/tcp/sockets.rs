@@ -1,6 +1,6 @@
 //! The sockets of TCP links: those that listen, those that are being connected, and those that are.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, AsRawFd as _};
@@ -14,11 +14,12 @@ use shoal_node::tcp::{ConnectionId, Role, TcpLinks};
 use shoal_norm::Time;
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
+use super::readiness::{Readiness, Watch};
 use super::stream::Stream;
 use super::tls::{self, Secure, Tls};
 use crate::norm::fresh_publisher;
 use crate::udp::Waker;
-use crate::udp::sys::{self, Poller};
+use crate::udp::sys;
 
 /// Read from a socket at once.
 const READ_BYTES: usize = 256 << 10;
@@ -93,6 +94,8 @@ struct Connected {
     full: bool,
     /// Nothing more will be written.
     shut: bool,
+    /// Nothing follows what can be read.
+    closed: bool,
 }
 
 struct Listening {
@@ -100,7 +103,7 @@ struct Listening {
     socket: Option<TcpListener>,
     tls: Option<Tls>,
     door: Door,
-    /// Not before this.
+    /// When it is tried again, if nobody could be accepted.
     accept_at: Time,
     /// Connections that were closed because there were too many.
     refused: u64,
@@ -108,12 +111,20 @@ struct Listening {
 
 impl Connected {
     /// Its socket takes something again.
-    fn go_on(&mut self) {
+    fn go_on(&mut self, watch: &Watch, id: ConnectionId) {
         // If it broke, reading says so.
         let _ = self.stream.flush();
-        self.full = self.stream.is_clogged();
+        self.set_full(watch, id, self.stream.is_clogged());
         if self.shut && !self.full {
             self.stream.shut();
+        }
+    }
+
+    /// Room is waited for as long as there is none.
+    fn set_full(&mut self, watch: &Watch, id: ConnectionId, full: bool) {
+        if full != std::mem::replace(&mut self.full, full) {
+            // It is among those that are watched, so this does not fail.
+            let _ = watch.change(&self.stream, id, true, full);
         }
     }
 }
@@ -125,13 +136,8 @@ fn zeroes(count: usize) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// What a poll is for.
-enum Item {
-    Waker,
-    Listener(u64),
-    Connecting(ConnectionId),
-    Connected(ConnectionId),
-}
+/// What the waker is called among sockets, whose numbers begin with 1.
+const WAKER: u64 = 0;
 
 /// The sockets.
 pub(super) struct TcpSockets {
@@ -140,7 +146,9 @@ pub(super) struct TcpSockets {
     connected: BTreeMap<ConnectionId, Connected>,
     next: u64,
     congestion: Option<Congestion>,
-    items: Vec<Item>,
+    watch: Watch,
+    /// Listeners and connections that were not read to the end.
+    unread: BTreeSet<u64>,
     buffer: Vec<u8>,
     /// What TLS reads before it knows what it says.
     encrypted: Vec<u8>,
@@ -150,14 +158,16 @@ pub(super) struct TcpSockets {
 
 impl TcpSockets {
     /// None yet; fails where there is no memory to read into.
-    pub fn new() -> io::Result<TcpSockets> {
+    pub fn new(watch: Watch, waker: &Waker) -> io::Result<TcpSockets> {
+        watch.add(&waker.descriptor(), WAKER, true, false)?;
         Ok(TcpSockets {
             listeners: BTreeMap::new(),
             connecting: BTreeMap::new(),
             connected: BTreeMap::new(),
             next: 1,
             congestion: None,
-            items: Vec::new(),
+            watch,
+            unread: BTreeSet::new(),
             buffer: zeroes(READ_BYTES)?,
             encrypted: zeroes(tls::READ_BYTES)?,
             ended: Vec::new(),
@@ -204,13 +214,14 @@ impl TcpSockets {
         socket.set_nonblocking(true)?;
         let socket: TcpListener = socket.into();
         let bound = socket.local_addr()?;
+        self.watch.add(&socket, self.next, true, false)?;
         Ok((self.add_listener(Some(socket), door, tls.cloned()), bound))
     }
 
     /// A listener; without a socket, one that somebody else has.
     pub fn add_listener(&mut self, socket: Option<TcpListener>, door: Door, tls: Option<Tls>) -> u64 {
         let id = self.take_id();
-        let listening = Listening { socket, tls, door, accept_at: Time::ZERO, refused: 0 };
+        let listening = Listening { socket, tls, door, accept_at: Time::NEVER, refused: 0 };
         self.listeners.insert(id, listening);
         id
     }
@@ -237,6 +248,7 @@ impl TcpSockets {
         }
         near.set_nonblocking(true)?;
         let id = self.take_id();
+        self.watch.add(&near, id, true, false)?;
         self.add(now, id, (Stream::Pipe(near), place), role, links);
         Ok(Some((id, far)))
     }
@@ -251,6 +263,7 @@ impl TcpSockets {
     ) -> io::Result<ConnectionId> {
         pipe.set_nonblocking(true)?;
         let id = self.take_id();
+        self.watch.add(&pipe, id, true, false)?;
         let place = Place { address: INSIDE.to_owned(), ..Place::default() };
         self.add(now, id, (Stream::Pipe(pipe), place), role, links);
         Ok(id)
@@ -304,6 +317,7 @@ impl TcpSockets {
             _ => {}
         }
         let id = self.take_id();
+        self.watch.add(&socket, id, false, true)?;
         self.connecting.insert(id, Connecting { socket, last, by, tls });
         Ok(id)
     }
@@ -351,53 +365,46 @@ impl TcpSockets {
         self.connected.clear();
     }
 
-    /// When something is to be done though no socket is ready.
-    pub fn deadline(&self, now: Time) -> Time {
+    /// When something is to be done though no socket becomes ready.
+    pub fn deadline(&self) -> Time {
+        if !self.unread.is_empty() {
+            return Time::ZERO;
+        }
         let connecting = self.connecting.values().map(|connecting| connecting.by);
-        let later = |listening: &Listening| listening.accept_at;
-        let listening = self.listeners.values().map(later).filter(|&at| at > now);
+        let listening = self.listeners.values().map(|listening| listening.accept_at);
         connecting.chain(listening).fold(Time::NEVER, Time::min)
     }
 
-    /// Says what to wait for.
-    pub fn prepare(&mut self, now: Time, poller: &mut Poller, waker: &Waker) {
-        poller.clear();
-        self.items.clear();
-        poller.add(waker.descriptor(), true, false);
-        self.items.push(Item::Waker);
-        for (&id, listening) in self.listeners.iter().filter(|(_, listening)| now >= listening.accept_at) {
-            if let Some(socket) = &listening.socket {
-                poller.add(socket.as_fd(), true, false);
-                self.items.push(Item::Listener(id));
-            }
-        }
-        for (&id, connecting) in &self.connecting {
-            poller.add(connecting.socket.as_fd(), false, true);
-            self.items.push(Item::Connecting(id));
-        }
-        for (&id, connected) in &self.connected {
-            poller.add(connected.stream.as_fd(), true, connected.full);
-            self.items.push(Item::Connected(id));
-        }
-    }
-
     /// Does what became possible.
-    pub fn handle_ready(&mut self, now: Time, poller: &Poller, waker: &Waker, links: &mut TcpLinks) {
-        for (index, item) in std::mem::take(&mut self.items).into_iter().enumerate() {
-            let (readable, writable) = poller.ready(index);
-            match item {
-                Item::Waker if readable => waker.clear(),
-                Item::Listener(id) if readable => self.accept(now, id, links),
-                Item::Connecting(id) if readable || writable => self.connected(now, id, links),
-                Item::Connected(id) => {
-                    if let Some(connected) = self.connected.get_mut(&id).filter(|_| writable) {
-                        connected.go_on();
-                    }
-                    if readable {
-                        self.read(now, id, links);
+    pub fn handle_ready(&mut self, now: Time, readiness: &Readiness, waker: &Waker, links: &mut TcpLinks) {
+        for ready in readiness.ready() {
+            if ready.id == WAKER {
+                waker.clear();
+            } else if self.connecting.contains_key(&ready.id) {
+                self.connected(now, ready.id, links);
+            } else {
+                if let Some(connected) = self.connected.get_mut(&ready.id) {
+                    connected.closed |= ready.closed;
+                    if ready.writable && connected.full {
+                        connected.go_on(&self.watch, ready.id);
+                        links.handle_room(ready.id);
                     }
                 }
-                _ => {}
+                if ready.readable {
+                    self.unread.insert(ready.id);
+                }
+            }
+        }
+        let again = self.listeners.iter_mut().filter(|(_, listening)| now >= listening.accept_at);
+        for (&id, listening) in again {
+            listening.accept_at = Time::NEVER;
+            self.unread.insert(id);
+        }
+        for id in std::mem::take(&mut self.unread) {
+            if self.listeners.contains_key(&id) {
+                self.accept(now, id, links);
+            } else {
+                self.read(now, id, links);
             }
         }
         let late: Vec<ConnectionId> =
@@ -415,6 +422,8 @@ impl TcpSockets {
         let (Some(socket), tls) = (&listening.socket, &listening.tls) else { return };
         // As it is now: certificates may have been read again.
         let (tls, role) = (tls.as_ref().map(Tls::server), listening.door.role());
+        // It may have more than these.
+        self.unread.insert(id);
         for _ in 0..CALLS_MAX {
             match socket.accept() {
                 Ok((stream, address)) if listening.door.has_room(count, &stream) => {
@@ -424,10 +433,14 @@ impl TcpSockets {
                     }
                 }
                 Ok(_) => listening.refused += 1,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.unread.remove(&id);
+                    break;
+                }
                 // Whoever came has gone again.
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
                 Err(_) => {
+                    self.unread.remove(&id);
                     listening.accept_at = now + ACCEPT_PATIENCE;
                     break;
                 }
@@ -446,6 +459,9 @@ impl TcpSockets {
             };
             let place = Place { address: address.to_string(), listener: Some(id), ..Place::default() };
             let connection = self.take_id();
+            if self.watch.add(&stream, connection, true, false).is_err() {
+                continue;
+            }
             self.add(now, connection, (stream, place), role, links);
         }
     }
@@ -475,6 +491,9 @@ impl TcpSockets {
                 Err(error) => return links.handle_unreachable(id, &error.to_string()),
             },
         };
+        if let Err(error) = self.watch.change(&stream, id, true, false) {
+            return links.handle_unreachable(id, &error.to_string());
+        }
         self.add(now, id, (stream, Place { address, ..Place::default() }), Role::Dialled(last), links);
     }
 
@@ -486,7 +505,7 @@ impl TcpSockets {
         role: Role,
         links: &mut TcpLinks,
     ) {
-        self.connected.insert(id, Connected { stream, place, full: false, shut: false });
+        self.connected.insert(id, Connected { stream, place, full: false, shut: false, closed: false });
         links.open(now, id, role, fresh_publisher());
     }
 
@@ -496,14 +515,14 @@ impl TcpSockets {
             let outcome = connected.stream.read(&mut self.buffer, &mut self.encrypted);
             // What TLS has to answer may not have gone out.
             if connected.stream.is_clogged() {
-                connected.full = true;
-                links.clog(id);
+                connected.set_full(&self.watch, id, true);
+                links.clog(now, id);
             }
             match outcome {
-                Ok(0) => links.handle_end(now, id, connected.stream.end()),
-                Ok(bytes) => {
+                Ok((0, _)) => links.handle_end(now, id, connected.stream.end()),
+                Ok((bytes, may_have_more)) => {
                     links.handle_bytes(now, id, &self.buffer[..bytes]);
-                    if bytes < self.buffer.len() {
+                    if !may_have_more && !connected.closed {
                         return;
                     }
                     continue;
@@ -518,40 +537,24 @@ impl TcpSockets {
             self.ended.push(id);
             return;
         }
+        self.unread.insert(id);
     }
 
     /// Writes what there is to be written. True if there may be more at once.
     pub fn write(&mut self, now: Time, links: &mut TcpLinks) -> bool {
         let (mut more, mut gone) = (false, Vec::new());
-        for (&id, connected) in self.connected.iter_mut().filter(|(_, connected)| !connected.full) {
-            for call in 1..=CALLS_MAX {
-                let bytes = links.transmit(now, id);
-                if bytes.is_empty() {
-                    break;
-                }
-                let offered = bytes.len();
-                match connected.stream.write(bytes) {
-                    Ok(written) => {
-                        links.written(now, id, written);
-                        connected.full = written < offered || connected.stream.is_clogged();
-                        if connected.full {
-                            links.clog(id);
-                        }
-                        more |= call == CALLS_MAX && !connected.full;
-                    }
-                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                        links.written(now, id, 0);
-                        connected.full = true;
-                    }
-                    Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                    Err(error) => {
-                        gone.push((id, error.to_string()));
-                        break;
+        for id in links.take_unsent() {
+            let Some(connected) = self.connected.get_mut(&id).filter(|connected| !connected.full) else {
+                continue;
+            };
+            match write(now, id, connected, &self.watch, links) {
+                Ok(is_written) => {
+                    if !is_written {
+                        links.note_unsent(id);
+                        more = true;
                     }
                 }
-                if connected.full {
-                    break;
-                }
+                Err(error) => gone.push((id, error.to_string())),
             }
             if !connected.shut && links.is_ending(id) {
                 connected.shut = true;
@@ -568,6 +571,42 @@ impl TcpSockets {
     pub fn close_ended(&mut self, links: &mut TcpLinks) {
         for id in self.ended.drain(..).chain(std::iter::from_fn(|| links.poll_close())) {
             self.connected.remove(&id);
+            self.unread.remove(&id);
         }
     }
+}
+
+/// Writes to one connection. False if there may be more, and it has room.
+fn write(
+    now: Time,
+    id: ConnectionId,
+    connected: &mut Connected,
+    watch: &Watch,
+    links: &mut TcpLinks,
+) -> io::Result<bool> {
+    for _ in 0..CALLS_MAX {
+        let bytes = links.transmit(now, id);
+        if bytes.is_empty() {
+            return Ok(true);
+        }
+        let offered = bytes.len();
+        match connected.stream.write(bytes) {
+            Ok(written) => {
+                links.written(now, id, written);
+                if written < offered || connected.stream.is_clogged() {
+                    connected.set_full(watch, id, true);
+                    links.clog(now, id);
+                    return Ok(true);
+                }
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                links.written(now, id, 0);
+                connected.set_full(watch, id, true);
+                return Ok(true);
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(false)
 }

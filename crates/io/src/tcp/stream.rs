@@ -16,13 +16,15 @@ pub(super) enum Stream {
 }
 
 impl Stream {
-    /// What came; nothing is the end. What is encrypted is read into `encrypted` first.
-    pub fn read(&mut self, buffer: &mut [u8], encrypted: &mut [u8]) -> io::Result<usize> {
-        match self {
-            Stream::Plain(stream) => stream.read(buffer),
-            Stream::Secure(stream) => stream.read(buffer, encrypted),
-            Stream::Pipe(stream) => stream.read(buffer),
-        }
+    /// What came, and whether there may be more; nothing is the end. What is encrypted is read into `encrypted` first.
+    pub fn read(&mut self, buffer: &mut [u8], encrypted: &mut [u8]) -> io::Result<(usize, bool)> {
+        let count = match self {
+            // A socket that gives less than there is room for has no more (epoll(7)). What TLS gives says nothing about its socket.
+            Stream::Secure(stream) => return Ok((stream.read(buffer, encrypted)?, true)),
+            Stream::Plain(stream) => stream.read(buffer)?,
+            Stream::Pipe(stream) => stream.read(buffer)?,
+        };
+        Ok((count, count == buffer.len()))
     }
 
     /// Takes some: how many bytes.

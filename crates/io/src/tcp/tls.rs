@@ -7,10 +7,16 @@ use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::ring::cipher_suite::TLS13_AES_128_GCM_SHA256;
+use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::server::WebPkiClientVerifier;
-use rustls::{AlertDescription, CertificateError, ClientConfig, RootCertStore, ServerConfig};
+use rustls::{
+    AlertDescription, CertificateError, ClientConfig, DigitallySignedStruct, RootCertStore, ServerConfig,
+    SignatureScheme, SupportedCipherSuite,
+};
 
 /// Encrypted bytes read from a socket at once. What they say, and a record that came in part before, fits into
 /// what a socket's reader takes at once.
@@ -28,6 +34,8 @@ pub struct Certificates {
     pub own: Option<(Vec<u8>, Vec<u8>)>,
     /// Whoever connects to us has to show a certificate, too.
     pub mutual: bool,
+    /// The SHA-256 fingerprint of the one certificate that we connect to; `trusted` does not count then.
+    pub pinned: Option<[u8; 32]>,
 }
 
 /// What connections over TLS are made with.
@@ -86,8 +94,14 @@ impl Made {
         let words = |error: rustls::Error| format!("tls_cert and tls_key do not fit: {error}");
         let builder = ClientConfig::builder_with_provider(provider.clone())
             .with_protocol_versions(VERSIONS)
-            .map_err(words)?
-            .with_root_certificates(roots.clone());
+            .map_err(words)?;
+        let builder = match certificates.pinned {
+            Some(fingerprint) => builder.dangerous().with_custom_certificate_verifier(Arc::new(Pinned {
+                fingerprint,
+                provider: provider.clone(),
+            })),
+            None => builder.with_root_certificates(roots.clone()),
+        };
         let client = match &own {
             Some((chain, key)) => {
                 builder.with_client_auth_cert(chain.clone(), key.clone_key()).map_err(words)?
@@ -108,6 +122,60 @@ impl Made {
         });
         Ok(Made { client: Arc::new(client), server: server.transpose()? })
     }
+}
+
+/// Accepts one certificate, by its fingerprint: its issuer, its name and its dates do not count. The handshake's
+/// signature still proves that the listener has the certificate's key.
+#[derive(Debug)]
+struct Pinned {
+    fingerprint: [u8; 32],
+    provider: Arc<CryptoProvider>,
+}
+
+impl ServerCertVerifier for Pinned {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        _intermediates: &[CertificateDer<'_>],
+        _name: &ServerName<'_>,
+        _ocsp_response: &[u8],
+        _now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        if sha256(end_entity) == Some(self.fingerprint) {
+            return Ok(ServerCertVerified::assertion());
+        }
+        Err(CertificateError::ApplicationVerificationFailure.into())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.provider.signature_verification_algorithms;
+        verify_tls12_signature(message, certificate, signed, algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.provider.signature_verification_algorithms;
+        verify_tls13_signature(message, certificate, signed, algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.provider.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+fn sha256(bytes: &[u8]) -> Option<[u8; 32]> {
+    // The provider's own: a suite with this hash is part of every TLS 1.3.
+    let SupportedCipherSuite::Tls13(suite) = TLS13_AES_128_GCM_SHA256;
+    suite.common.hash_provider.hash(bytes).as_ref().try_into().ok()
 }
 
 type Own = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
@@ -251,6 +319,10 @@ fn words(error: &rustls::Error) -> String {
             // An authority of the same name has another key.
             CertificateError::UnknownIssuer | CertificateError::BadSignature => {
                 "its certificate is not signed by an authority that we trust (tls_ca)".to_owned()
+            }
+            CertificateError::ApplicationVerificationFailure => {
+                "its certificate is not the pinned one: compare tls_fingerprint with what the listener prints"
+                    .to_owned()
             }
             CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
                 "its certificate has expired".to_owned()

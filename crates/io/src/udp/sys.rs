@@ -7,7 +7,7 @@
 
 use std::ffi::CStr;
 use std::net::IpAddr;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::time::Duration;
 use std::{io, ptr};
 
@@ -44,38 +44,12 @@ pub(super) fn poll<const N: usize>(
     Ok(polled.map(|item| (item.revents & !libc::POLLOUT != 0, item.revents & libc::POLLOUT != 0)))
 }
 
-/// The same for any number of descriptors; their list is kept from call to call.
-#[derive(Default)]
-pub(crate) struct Poller(Vec<libc::pollfd>);
-
-impl Poller {
-    /// Forgets all descriptors.
-    pub fn clear(&mut self) {
-        self.0.clear();
-    }
-
-    /// Waits for this one too: for something to read, for room to write, or both.
-    pub fn add(&mut self, fd: BorrowedFd<'_>, read: bool, write: bool) {
-        let events = if read { libc::POLLIN } else { 0 } | if write { libc::POLLOUT } else { 0 };
-        self.0.push(libc::pollfd { fd: fd.as_raw_fd(), events, revents: 0 });
-    }
-
-    /// Waits until one of them is ready or the time is over.
-    pub fn wait(&mut self, timeout: Duration) -> io::Result<()> {
-        match check(poll_raw(&mut self.0, Some(timeout))) {
-            Ok(_) => Ok(()),
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {
-                self.0.iter_mut().for_each(|item| item.revents = 0);
-                Ok(())
-            }
-            Err(error) => Err(error),
-        }
-    }
-
-    /// What the one is ready for that was added as this: reading (or hearing of an error), and writing.
-    pub fn ready(&self, index: usize) -> (bool, bool) {
-        let found = self.0.get(index).map_or(0, |item| item.revents);
-        (found & !libc::POLLOUT != 0, found & libc::POLLOUT != 0)
+/// Waits until a descriptor can be read or the time is over. One that is closed can be read.
+pub(crate) fn wait_readable(fd: RawFd, timeout: Duration) -> io::Result<()> {
+    let mut polled = [libc::pollfd { fd, events: libc::POLLIN, revents: 0 }];
+    match check(poll_raw(&mut polled, Some(timeout))) {
+        Err(error) if error.kind() != io::ErrorKind::Interrupted => Err(error),
+        _ => Ok(()),
     }
 }
 

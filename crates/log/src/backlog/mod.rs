@@ -73,6 +73,8 @@ struct Entry {
     group: Option<u16>,
     expires_us: u64,
     stage: Stage,
+    /// The consumer that has it said that it handed it to its program.
+    handed: bool,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -95,7 +97,7 @@ pub struct Backlog {
     expiring: BTreeSet<(u64, u64)>,
     expired: Vec<u64>,
     delivered: BTreeMap<u64, (u32, u64)>,
-    /// Messages below may have been given out by an earlier life.
+    /// A program may have received messages below this offset from an earlier life of the store.
     perhaps_below: u64,
     consumers: BTreeMap<u64, Consumer>,
     taken: usize,
@@ -176,10 +178,11 @@ impl Backlog {
         [first(&self.waiting), first(&self.expiring)].into_iter().flatten().min()
     }
 
-    /// How often a message was given out, this time included: 1 is the first time, 0 is again, and nobody knows how
-    /// often.
+    /// Which hand-over of a message to a program comes next: 1 is the first. 0 says that a program may have received it
+    /// before, and that no hand-over is known.
     pub fn delivery_of(&self, offset: u64) -> u32 {
         match self.delivered.get(&offset) {
+            Some((0, _)) => 0,
             Some((count, _)) => count + 1,
             None => u32::from(offset >= self.perhaps_below),
         }
@@ -252,7 +255,7 @@ impl Backlog {
     fn entry(&self, facts: &Facts) -> Entry {
         let rank = if self.options.by_priority { 9 - facts.priority.min(9) } else { 0 };
         let Facts { bytes, group, expires_us, .. } = *facts;
-        Entry { bytes, rank, group, expires_us, stage: Stage::Ready }
+        Entry { bytes, rank, group, expires_us, stage: Stage::Ready, handed: false }
     }
 
     fn due_us(&self, facts: &Facts) -> u64 {
@@ -356,6 +359,7 @@ impl Backlog {
             return;
         };
         entry.stage = Stage::Taken(consumer);
+        entry.handed = false;
         to.taken.insert(offset);
         self.taken += 1;
         self.lines.taken(consumer, entry.group);
@@ -415,8 +419,41 @@ impl Backlog {
         self.finish(&chosen)
     }
 
-    /// A consumer gives back what it has of these runs, both ends included. What it has `seen` counts as delivered: each
-    /// with how often that is now.
+    /// A commit takes what a consumer has of these runs, both ends included, out of its hold, under another number, until it is
+    /// known whether the commit is done. Groups stay bound as they were. What acknowledging them comes to.
+    pub fn transfer(&mut self, from: u64, to: u64, runs: &[(u64, u64)]) -> Finished {
+        let weighed = self.weigh(from, runs);
+        self.attach(to);
+        for offset in self.chosen(from, runs) {
+            if let Some(consumer) = self.consumers.get_mut(&from) {
+                consumer.taken.remove(&offset);
+            }
+            if let Some(entry) = self.live.get_mut(&offset) {
+                entry.stage = Stage::Taken(to);
+            }
+            if let Some(consumer) = self.consumers.get_mut(&to) {
+                consumer.taken.insert(offset);
+            }
+        }
+        weighed
+    }
+
+    /// A consumer handed what it has of these runs, both ends included, to its program.
+    pub fn hand_over(&mut self, consumer: u64, runs: &[(u64, u64)]) {
+        for offset in self.chosen(consumer, runs) {
+            if let Some(entry) = self.live.get_mut(&offset) {
+                entry.handed = true;
+            }
+        }
+    }
+
+    /// All consumers of an earlier life came back, and said what they handed over: no program received the rest.
+    pub fn absolve(&mut self) {
+        self.perhaps_below = 0;
+    }
+
+    /// A consumer gives back what it has of these runs, both ends included. What its program has `seen` counts as delivered:
+    /// each with how often that is now.
     pub fn give_back(
         &mut self,
         consumer: u64,
@@ -431,11 +468,9 @@ impl Backlog {
         for offset in chosen.into_iter().rev() {
             self.untake(consumer, offset);
             if seen {
-                // One that was given out by an earlier life counts that time, too.
-                let prior = self.delivered.get(&offset).map_or(0, |(count, _)| *count);
-                let prior = prior.max(u32::from(offset < self.perhaps_below && prior == 0));
-                self.delivered.insert(offset, (prior + 1, due_us));
-                counted.push((offset, prior + 1));
+                let count = self.delivered.get(&offset).map_or(1, |(prior, _)| prior + 1);
+                self.delivered.insert(offset, (count, due_us));
+                counted.push((offset, count));
             }
             self.stand(offset, due_us, now_us);
         }
@@ -460,6 +495,24 @@ impl Backlog {
     pub fn detach(&mut self, consumer: u64, unseen: &[(u64, u64)], now_us: u64) -> Vec<(u64, u32)> {
         self.give_back(consumer, unseen, false, 0, now_us);
         let counted = self.give_back(consumer, &[(0, u64::MAX)], true, 0, now_us);
+        self.consumers.remove(&consumer);
+        counted
+    }
+
+    /// A consumer is gone without a word. What it said that it handed over counts as delivered; the rest may have been, which
+    /// is noted without a count. Each with how often it was delivered as far as is known.
+    pub fn abandon(&mut self, consumer: u64, now_us: u64) -> Vec<(u64, u32)> {
+        let all = self.chosen(consumer, &[(0, u64::MAX)]);
+        let is_handed = |offset: &u64| self.live.get(offset).is_some_and(|entry| entry.handed);
+        let (handed, perhaps): (Vec<u64>, Vec<u64>) = all.into_iter().partition(is_handed);
+        let each = |offsets: &[u64]| offsets.iter().map(|&offset| (offset, offset)).collect::<Vec<_>>();
+        for &offset in &perhaps {
+            self.delivered.entry(offset).or_insert((0, 0));
+        }
+        self.give_back(consumer, &each(&perhaps), false, 0, now_us);
+        let mut counted = self.give_back(consumer, &each(&handed), true, 0, now_us);
+        counted.extend(perhaps.iter().map(|offset| (*offset, self.delivered[offset].0)));
+        counted.sort_unstable();
         self.consumers.remove(&consumer);
         counted
     }

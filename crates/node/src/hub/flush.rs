@@ -12,8 +12,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
-use shoal_norm::NodeId;
+use shoal_norm::{NodeId, Time};
 use shoal_wire::{About, Answer, Loser};
 
 use super::chain::LinkId;
@@ -24,8 +25,11 @@ const ASKED_MAX: usize = 4096;
 /// So many are named that are waited for.
 const NAMED_MAX: usize = 256;
 
-/// How often a flush is begun anew at the most because ways changed.
+/// Restarts of a flush without a pause. While paths still change, later ones come with the repeated questions.
 const ATTEMPTS_MAX: u32 = 32;
+
+/// A flush names a router that failed so recently: what it had not forwarded is no older in the replay rings.
+const FAILED_FOR: Duration = Duration::from_secs(30);
 
 /// Names a flush.
 pub type FlushId = u64;
@@ -100,16 +104,23 @@ impl Flush {
     }
 
     fn is_over(&self) -> bool {
-        self.is_settled() && !self.is_to_restart()
+        self.is_settled() && !self.is_unsettled()
     }
 
-    /// Whether everybody is to be asked once more.
+    /// Whether paths changed since the routers were asked, so that their answers confirm nothing. A router that was asked
+    /// says so in its own answer.
+    fn is_unsettled(&self) -> bool {
+        self.is_stale && self.asker.is_none() && self.failure.is_none()
+    }
+
+    /// Whether every router is to be asked once more, now.
     fn is_to_restart(&self) -> bool {
-        self.is_settled()
-            && self.is_stale
-            && self.asker.is_none()
-            && self.failure.is_none()
-            && self.attempts < ATTEMPTS_MAX
+        self.is_settled() && self.is_unsettled() && self.attempts < ATTEMPTS_MAX
+    }
+
+    /// Whether every router is to be asked once more when questions are repeated.
+    fn is_postponed(&self) -> bool {
+        self.is_settled() && self.is_unsettled() && self.attempts >= ATTEMPTS_MAX
     }
 
     /// Whether something on a link is waited for.
@@ -165,6 +176,8 @@ pub(super) struct Flushes {
     confirmed: u64,
     /// Up to which numbers of each chain our programs were told who lost some of them.
     told: Vec<u64>,
+    /// Routers next to us that failed while messages of ours were not confirmed, and that no flush has named yet.
+    failed: BTreeMap<NodeId, Time>,
 }
 
 impl Flushes {
@@ -209,11 +222,25 @@ impl Flushes {
         self.next
     }
 
-    /// One of our own programs waits for what was published up to these numbers, chain by chain.
+    /// One of our own programs waits for what was published up to these numbers, chain by chain. A router that failed with
+    /// some of it may not have forwarded it: it is named.
     pub fn set_published(&mut self, id: FlushId, published: Vec<u64>) {
         if let Some(flush) = self.flushes.get_mut(&id) {
             flush.published = published;
+            flush.silent.extend(self.failed.keys());
         }
+    }
+
+    /// A router next to us failed while messages of ours were not confirmed. A flush that waits for it names it already.
+    pub fn note_failed(&mut self, now: Time, router: NodeId) {
+        if self.failed.len() < NAMED_MAX {
+            self.failed.insert(router, now);
+        }
+    }
+
+    /// Forgets routers that failed long ago.
+    pub fn forget_failed(&mut self, now: Time) {
+        self.failed.retain(|_, &mut failed| now < failed + FAILED_FOR);
     }
 
     /// So many of the messages that we published are known to be with everybody.
@@ -316,19 +343,29 @@ impl Flushes {
         })
     }
 
-    /// Whether routers on a link were asked and have not answered.
+    /// Whether routers on a link were asked and have not answered, or are to be asked once more.
     pub fn is_asking(&self, link: LinkId) -> bool {
         self.flushes.values().any(|flush| {
-            flush.routers.range((link, 0)..=(link, u64::MAX)).any(|(_, (_, is_asked))| *is_asked)
+            let mut routers = flush.routers.range((link, 0)..=(link, u64::MAX));
+            routers.any(|(_, (_, is_asked))| *is_asked) || flush.is_postponed()
         })
     }
 
-    /// Questions or answers may have been lost on a link: those who have not answered are asked again.
+    /// Questions or answers may have been lost on a link: those who have not answered are asked again. So is everybody for a flush
+    /// during which paths kept changing.
     pub fn ask_again(&mut self, link: LinkId) {
         for flush in self.flushes.values_mut() {
+            if flush.is_postponed() {
+                flush.attempts = 0;
+            }
             let routers = flush.routers.range_mut((link, 0)..=(link, u64::MAX));
             routers.for_each(|(_, (_, is_asked))| *is_asked = false);
         }
+    }
+
+    /// Whether paths changed while a flush waited, so that it confirms nothing yet.
+    pub fn is_unsettled(&self, id: FlushId) -> bool {
+        self.flushes.get(&id).is_some_and(Flush::is_unsettled)
     }
 
     /// Routers that are waited for.
@@ -472,6 +509,7 @@ impl Flushes {
     pub fn end(&mut self, id: FlushId) {
         let is_good = |flush: &Flush| flush.is_over() && flush.failure.is_none();
         if let Some(flush) = self.flushes.remove(&id).filter(is_good) {
+            self.failed.retain(|router, _| !flush.silent.contains(router));
             // Whoever was silent may have lost something all the same: that is told when it answers.
             if flush.silent.is_empty() {
                 self.confirmed = self.confirmed.max(flush.published.iter().skip(1).sum());

@@ -446,7 +446,7 @@ impl Inbox {
                         return false;
                     }
                     let mut hear = hearing(&mut staged.outbound, routes, passes, told);
-                    let last = skip.number + skip.count.max(1) - 1;
+                    let last = skip.last();
                     if let Verdict::Wait(until) = taking.judge(notes, last, &mut hear) {
                         waits = Some((until, (notes.key(), last)));
                         frame::write(record, aside);

@@ -10,31 +10,41 @@ use super::origins::Key;
 /// Stands for whoever is at the other end, where nobody else is.
 pub(super) const OTHER_END: NodeId = 0;
 
-/// Entries of a link in a lane; of more, the first are forgotten.
+/// Entries of a link in a lane; beyond it the one that lost something longest ago is forgotten.
 const LOSERS_MAX: usize = 4096;
 
 /// For each node and chain the last number that it may have lost, on one link in one lane. Our own chains have publisher 0.
 #[derive(Debug, Default)]
 pub(super) struct Losers {
-    last: BTreeMap<(NodeId, Key), u64>,
+    /// The number, and when it was noted, counted.
+    last: BTreeMap<(NodeId, Key), (u64, u64)>,
+    /// The same, the oldest first.
+    noted: BTreeMap<u64, (NodeId, Key)>,
+    notes: u64,
 }
 
 impl Losers {
     pub fn add(&mut self, node: NodeId, key: Key, number: u64) {
-        if self.last.len() >= LOSERS_MAX && !self.last.contains_key(&(node, key)) {
-            self.last.pop_first();
+        self.notes += 1;
+        match self.last.insert((node, key), (number, self.notes)) {
+            Some((_, noted)) => _ = self.noted.remove(&noted),
+            None if self.last.len() > LOSERS_MAX => {
+                self.noted.pop_first().map(|(_, oldest)| self.last.remove(&oldest));
+            }
+            None => {}
         }
-        self.last.insert((node, key), number);
+        self.noted.insert(self.notes, (node, key));
     }
 
     /// A node is gone: nobody waits for it.
     pub fn forget(&mut self, node: NodeId) {
         self.last.retain(|(of, _), _| *of != node);
+        self.noted.retain(|_, (of, _)| *of != node);
     }
 
     /// Who lost something of a publisher.
     pub fn of(&self, publisher: u64) -> impl Iterator<Item = Loser> {
-        let is_its = move |((node, key), number): (&(NodeId, Key), &u64)| {
+        let is_its = move |((node, key), (number, _)): (&(NodeId, Key), &(u64, u64))| {
             (key.0 == publisher).then_some(Loser { node: *node, chain: key.1, number: *number })
         };
         self.last.iter().filter_map(is_its)
@@ -59,10 +69,19 @@ mod tests {
     }
 
     #[test]
-    fn no_more_are_remembered_than_the_bound() {
-        let mut losers = Losers::default();
-        (0..2 * LOSERS_MAX as u64).for_each(|publisher| losers.add(OTHER_END, (publisher, 1), 1));
-        assert_eq!(losers.last.len(), LOSERS_MAX);
-        assert_eq!(losers.of(2 * LOSERS_MAX as u64 - 1).count(), 1);
+    fn beyond_the_bound_whoever_lost_something_longest_ago_is_forgotten_whatever_its_id() {
+        let all = 2 * LOSERS_MAX as u64;
+        for is_rising in [true, false] {
+            let mut losers = Losers::default();
+            let publisher = |turn: u64| if is_rising { turn } else { all - turn };
+            (0..all).for_each(|turn| {
+                losers.add(OTHER_END, (publisher(turn), 1), 1);
+                losers.add(OTHER_END, (publisher(0), 1), turn);
+            });
+            assert_eq!((losers.last.len(), losers.noted.len()), (LOSERS_MAX, LOSERS_MAX));
+            assert_eq!(losers.of(publisher(all - 1)).count(), 1);
+            assert_eq!(losers.of(publisher(0)).count(), 1, "it lost something again");
+            assert_eq!(losers.of(publisher(1)).count(), 0);
+        }
     }
 }

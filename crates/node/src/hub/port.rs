@@ -362,6 +362,9 @@ impl Port {
 
     /// A node is gone.
     pub fn part(&self, node: NodeId, departure: Departure) {
+        if departure == Departure::Failed {
+            self.hub.note_failed(self.now, self.link.id, node);
+        }
         self.hub.routes().remove_member(self.link.id, node);
         self.hub.chains.forget_loser(self.link.id, node);
         self.hub.forget_behind(self.link.id, node);
@@ -541,7 +544,7 @@ impl Port {
 
     /// The same if they have not for a while; they say then whom they wait for. Returns when to do so next.
     pub fn ask_again_in_time(&mut self, now: Time) -> Time {
-        if !self.hub.is_asking(self.link.id) {
+        if !self.hub.is_asking(now, self.link.id) {
             self.ask_again_at = Time::NEVER;
         } else if self.ask_again_at == Time::NEVER {
             self.ask_again_at = now + ASK_AGAIN;

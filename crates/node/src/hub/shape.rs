@@ -493,9 +493,11 @@ impl Hub {
         }
     }
 
-    /// Whether routers on a link were asked and have not answered.
-    pub(super) fn is_asking(&self, link: LinkId) -> bool {
-        lock(&self.flushes).is_asking(link)
+    /// Whether routers on a link were asked and have not answered, or are to be asked once more.
+    pub(super) fn is_asking(&self, now: Time, link: LinkId) -> bool {
+        let mut flushes = lock(&self.flushes);
+        flushes.forget_failed(now);
+        flushes.is_asking(link)
     }
 
     /// Asks routers on a link again that have not answered.

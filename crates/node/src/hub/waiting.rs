@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use shoal_norm::NodeId;
+use shoal_norm::{NodeId, Time};
 use shoal_wire::{About, Loser};
 
 use super::chain::LinkId;
@@ -120,6 +120,19 @@ impl Hub {
             },
         ));
         named
+    }
+
+    /// Whether paths between routers changed while a flush waited, so that it confirms nothing yet.
+    pub fn flush_is_unsettled(&self, id: FlushId) -> bool {
+        lock(&self.flushes).is_unsettled(id)
+    }
+
+    /// A node next to us failed. If it was a router, it may not have forwarded what no flush confirmed; unless all behind it are
+    /// reached another way, where that is replayed.
+    pub(super) fn note_failed(&self, now: Time, link: LinkId, node: NodeId) {
+        if self.has_router(link, node) && self.has_unconfirmed() && !self.broken().contains(&link) {
+            lock(&self.flushes).note_failed(now, node);
+        }
     }
 
     /// Routers that have not answered yet.

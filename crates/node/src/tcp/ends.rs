@@ -1,79 +1,18 @@
-//! How connections and sessions end, and who is no longer waited for.
-
-use std::collections::BTreeSet;
+//! How connections and sessions end.
 
 use shoal_norm::{NodeId, Time};
 
+use super::agenda::Party;
 use super::connection::{Connection, Stage};
 use super::links::{Line, Peer, TcpLinks};
 use super::news::{ConnectionId, Over, TcpNews};
 use super::session::Session;
-use crate::hub::{Departure, HubEvent, LinkId};
+use crate::hub::{Departure, HubEvent};
 
 /// Chains of which it is remembered where we left off; of others nobody knows what was missed.
 const LEFT_OFF_MAX: usize = 4096;
 
 impl TcpLinks {
-    /// Gives up sessions that waited long enough.
-    pub(super) fn expire(&mut self, now: Time) {
-        let resume = self.config.resume;
-        for peer in self.peers.values_mut() {
-            if let (Line::Down(since), Some(session)) = (peer.line, &mut peer.session) {
-                session.suspect(now, since);
-            }
-        }
-        let late = |(&publisher, peer): (&u64, &Peer)| {
-            matches!(peer.line, Line::Down(since) if now >= since + resume).then_some(publisher)
-        };
-        let late: Vec<u64> = self.peers.iter().filter_map(late).collect();
-        for publisher in late {
-            self.give_up(now, publisher);
-        }
-    }
-
-    /// Lets nobody wait for a peer that takes nothing while others do that read something.
-    pub(super) fn find_stuck(&mut self, now: Time) {
-        let full = self.hub.chains().lane_bytes_max() / 2;
-        let mut moving = 0;
-        self.look_at = Time::NEVER;
-        for session in self.peers.values_mut().filter_map(|peer| peer.session.as_mut()) {
-            let blocked = session.out.iter().any(|out| out.blocked);
-            if blocked && !session.lagging {
-                // Nobody rings for what cannot be sent.
-                self.look_at = now + self.config.patience / 4;
-            }
-            if blocked && (session.waiting() >= full.max(1) || session.holds_back()) {
-                session.stuck_since.get_or_insert(now);
-            } else {
-                session.stuck_since = None;
-                moving += usize::from(!session.is_bystander());
-            }
-        }
-        let patience = self.config.patience;
-        let is_late = |session: &Session| {
-            !session.lagging && session.stuck_since.is_some_and(|since| now >= since + patience)
-        };
-        let sessions = || self.peers.values().filter_map(|peer| peer.session.as_ref());
-        if !sessions().any(is_late) {
-            return;
-        }
-        let ours: BTreeSet<LinkId> = sessions().map(|session| session.port.link()).collect();
-        for session in self.peers.values_mut().filter_map(|peer| peer.session.as_mut()) {
-            if is_late(session) && (moving > 0 || session.port.others_take(&ours)) {
-                session.lagging = true;
-                session.port.set_lagging(true);
-                session.port.tell(HubEvent::Slow(session.node));
-            }
-        }
-    }
-
-    /// Asks routers again that have not answered for a while.
-    pub(super) fn ask_again(&mut self, now: Time) {
-        let sessions = self.peers.values_mut().filter_map(|peer| peer.session.as_mut());
-        self.ask_again_at =
-            sessions.map(|session| session.port.ask_again_in_time(now)).min().unwrap_or(Time::NEVER);
-    }
-
     /// The session that a connection carries.
     pub(super) fn session_on(&mut self, id: ConnectionId, connection: &Connection) -> Option<&mut Session> {
         let peer = self.peers.get_mut(&connection.publisher?)?;
@@ -99,6 +38,7 @@ impl TcpLinks {
                 return self.end_session(now, publisher, Departure::Left);
             }
             peer.line = Line::Down(now);
+            self.agenda.touch(Party::Session(publisher));
             match &mut peer.session {
                 Some(session) => session.set_blocked(true),
                 None => drop(self.peers.remove(&publisher)),
@@ -133,6 +73,7 @@ impl TcpLinks {
     /// A session is over. What came of it is still read.
     pub(super) fn end_session(&mut self, now: Time, publisher: u64, departure: Departure) {
         let Some(peer) = self.peers.remove(&publisher) else { return };
+        self.agenda.touch(Party::Session(publisher));
         let Some(mut session) = peer.session else { return };
         session.part(departure);
         session.port.stop_sending();
@@ -157,7 +98,7 @@ impl TcpLinks {
     }
 
     pub(super) fn begin_session(&mut self, publisher: u64, node: NodeId, window: usize) -> Session {
-        let port = self.hub.attach("tcp", true, (self.bells)());
+        let port = self.hub.attach("tcp", true, self.agenda.bell(publisher, (self.bells)()));
         let left_off = &self.left_off;
         let next = |chain| {
             left_off.iter().rev().find(|(known, _)| *known == (publisher, chain)).map(|&(_, next)| next)

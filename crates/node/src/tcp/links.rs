@@ -1,8 +1,8 @@
 //! All TCP links of a node, without sockets: connections come and go, and sessions outlive them.
 //!
-//! Input: [`TcpLinks::open`], [`TcpLinks::handle_bytes`], [`TcpLinks::handle_end`], [`TcpLinks::handle_timeout`]. Output, to be asked for
-//! after each of them: [`TcpLinks::transmit`] for every connection, [`TcpLinks::poll_close`], [`TcpLinks::poll_news`],
-//! [`TcpLinks::poll_timeout`].
+//! Input: [`TcpLinks::open`], [`TcpLinks::handle_bytes`], [`TcpLinks::handle_end`]; [`TcpLinks::handle_timeout`] has to follow. Output, to
+//! be asked for after it: [`TcpLinks::transmit`] for the connections of [`TcpLinks::take_unsent`], [`TcpLinks::poll_close`],
+//! [`TcpLinks::poll_news`], [`TcpLinks::poll_timeout`]. A turn visits the sessions that have something to do; see [`super::agenda`].
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -11,6 +11,7 @@ use std::time::Duration;
 use shoal_norm::{NodeId, Time};
 use shoal_wire::Goodbye;
 
+use super::agenda::{Agenda, Party};
 use super::block::{Found, kind};
 use super::connection::{Connection, HANDSHAKE, Stage};
 use super::greeting::{Code, Greeting, Misread, read_positions};
@@ -81,10 +82,10 @@ pub struct TcpLinks {
     pub(super) news: VecDeque<TcpNews>,
     closed: VecDeque<ConnectionId>,
     leaving: bool,
-    /// When to look whether somebody takes nothing.
+    pub(super) agenda: Agenda,
+    /// Sessions that could send nothing in some lane when that was looked at last, and when to look again.
+    pub(super) blocked: BTreeSet<u64>,
     pub(super) look_at: Time,
-    /// When routers that have not answered are asked again.
-    pub(super) ask_again_at: Time,
     /// When to look whether the rest of long messages comes.
     pub(super) parts_at: Time,
 }
@@ -107,8 +108,9 @@ impl TcpLinks {
             news: VecDeque::new(),
             closed: VecDeque::new(),
             leaving: false,
+            agenda: Agenda::default(),
+            blocked: BTreeSet::new(),
             look_at: Time::NEVER,
-            ask_again_at: Time::NEVER,
             parts_at: Time::NEVER,
         }
     }
@@ -136,6 +138,16 @@ impl TcpLinks {
         self.peers.iter().filter_map(state).collect()
     }
 
+    /// The nodes at the other end of open connections, and how long ago each was heard: its heartbeats count.
+    pub fn heard(&self, now: Time) -> Vec<(NodeId, Duration)> {
+        let heard = |peer: &Peer| {
+            let Line::Up(id) = peer.line else { return None };
+            let age = now.since(self.connections.get(&id)?.heard_at);
+            Some((peer.session.as_ref()?.node, age))
+        };
+        self.peers.values().filter_map(heard).collect()
+    }
+
     /// The hub's link that a session is, if there is one with this publisher.
     pub fn link(&self, publisher: u64) -> Option<LinkId> {
         self.peers.get(&publisher)?.session.as_ref().map(|session| session.port.link())
@@ -149,6 +161,14 @@ impl TcpLinks {
     /// Bytes that wait in the hub and can be sent.
     pub fn sendable(&self) -> usize {
         let sessions = self.peers.values().filter_map(|peer| peer.session.as_ref());
+        sessions.map(|session| self.hub.chains().sendable(session.port.link())).sum()
+    }
+
+    /// The same of the connections that [`TcpLinks::take_unsent`] would give: the hub rang for whatever is not in them.
+    pub fn rung_bytes(&mut self) -> usize {
+        self.hear_rings();
+        let session = |id| self.peers.get(&self.connections.get(&id)?.publisher?)?.session.as_ref();
+        let sessions = self.agenda.unsent().filter_map(session);
         sessions.map(|session| self.hub.chains().sendable(session.port.link())).sum()
     }
 
@@ -212,7 +232,18 @@ impl TcpLinks {
             self.over(id, &mut connection, Over::Closed);
             connection.begin_ending(now);
         }
+        self.put_back(id, connection);
+    }
+
+    /// A connection was taken out of the map to change it: it is back, and is visited in the next turn.
+    pub(super) fn put_back(&mut self, id: ConnectionId, connection: Connection) {
         self.connections.insert(id, connection);
+        self.agenda.touch(Party::Connection(id));
+    }
+
+    /// The socket of a connection has room again.
+    pub fn handle_room(&mut self, id: ConnectionId) {
+        self.agenda.touch(Party::Connection(id));
     }
 
     /// Bytes came.
@@ -235,7 +266,7 @@ impl TcpLinks {
         if let Some(session) = self.session_on(id, &connection) {
             session.port.hand_over(now);
         }
-        self.connections.insert(id, connection);
+        self.put_back(id, connection);
     }
 
     /// Bytes cannot be read. Another version is told so; it reads that much.
@@ -386,6 +417,7 @@ impl TcpLinks {
     /// A connection ended by itself: why.
     pub fn handle_end(&mut self, now: Time, id: ConnectionId, why: &str) {
         if let Some(mut connection) = self.connections.remove(&id) {
+            self.agenda.touch(Party::Connection(id));
             self.over(id, &mut connection, Over::Broken(why.to_owned()));
             self.note_down(now, id, &connection);
         }
@@ -399,6 +431,7 @@ impl TcpLinks {
             _ => return self.handle_end(now, id, why),
         };
         if let Some(mut connection) = self.connections.remove(&id) {
+            self.agenda.touch(Party::Connection(id));
             self.over(id, &mut connection, over);
         }
     }
@@ -409,22 +442,7 @@ impl TcpLinks {
         self.news.push_back(TcpNews::Over { connection: id, peer: None, why });
     }
 
-    /// Time went by, or the hub rang.
-    pub fn handle_timeout(&mut self, now: Time) {
-        let due =
-            |(id, connection): (&ConnectionId, &Connection)| (now >= connection.deadline()).then_some(*id);
-        let late: Vec<ConnectionId> = self.connections.iter().filter_map(due).collect();
-        for id in late {
-            self.handle_late(now, id);
-        }
-        self.move_held(now);
-        self.expire(now);
-        self.find_stuck(now);
-        self.ask_again(now);
-        self.end_idle_parts(now);
-    }
-
-    fn handle_late(&mut self, now: Time, id: ConnectionId) {
+    pub(super) fn handle_late(&mut self, now: Time, id: ConnectionId) {
         let Some(mut connection) = self.connections.remove(&id) else { return };
         match connection.stage {
             Stage::Asked => {
@@ -456,36 +474,6 @@ impl TcpLinks {
         self.connections.insert(id, connection);
     }
 
-    /// Gives the hub what it had no room for.
-    fn move_held(&mut self, now: Time) {
-        let mut failed = Vec::new();
-        for (&publisher, peer) in &mut self.peers {
-            if let Some(session) = &mut peer.session
-                && let Err(why) = session.move_held(now)
-            {
-                failed.push((publisher, peer.line, why));
-            }
-        }
-        for (publisher, line, why) in failed {
-            if let Some(id) = line.connection()
-                && let Some(mut connection) = self.connections.remove(&id)
-            {
-                self.fail_session(now, id, &mut connection, &why);
-                self.connections.insert(id, connection);
-            } else {
-                self.give_up(now, publisher);
-            }
-        }
-        for mut session in std::mem::take(&mut self.draining) {
-            let moved = session.move_held(now);
-            if moved.is_ok() && !session.is_drained() {
-                self.draining.push(session);
-            } else {
-                self.close_session(now, session);
-            }
-        }
-    }
-
     // --- commands ---
 
     /// Says goodbye to everybody, by then at the latest, and sooner where everything was sent. Nobody is let in any more.
@@ -495,7 +483,7 @@ impl TcpLinks {
         for id in ids {
             let Some(mut connection) = self.connections.remove(&id) else { continue };
             self.leave_on(now, id, &mut connection, by);
-            self.connections.insert(id, connection);
+            self.put_back(id, connection);
         }
     }
 
@@ -504,7 +492,7 @@ impl TcpLinks {
         let Some(mut connection) = self.connections.remove(&id) else { return };
         connection.parting = true;
         self.leave_on(now, id, &mut connection, by);
-        self.connections.insert(id, connection);
+        self.put_back(id, connection);
     }
 
     fn leave_on(&mut self, now: Time, id: ConnectionId, connection: &mut Connection, by: Time) {
@@ -547,23 +535,10 @@ impl TcpLinks {
         self.news.pop_front()
     }
 
-    /// When [`TcpLinks::handle_timeout`] and [`TcpLinks::transmit`] have something to do though nothing comes.
+    /// When [`TcpLinks::handle_timeout`] has something to do though nothing comes.
     pub fn poll_timeout(&self) -> Time {
-        let connections = self.connections.values().map(Connection::deadline);
-        let sessions = self.peers.values().filter_map(|peer| {
-            let session = peer.session.as_ref()?;
-            let down = match peer.line {
-                Line::Down(since) => session.suspect_at(since).min(since + self.config.resume),
-                Line::Up(id) => {
-                    let connection = self.connections.get(&id);
-                    let tells = connection.map_or(Time::NEVER, |up| up.say_at(session.tell_at()));
-                    tells.min(session.aside_at())
-                }
-                Line::Pending(_) => Time::NEVER,
-            };
-            Some(down)
-        });
-        connections.chain(sessions).fold(self.look_at.min(self.parts_at).min(self.ask_again_at), Time::min)
+        let draining = self.draining.iter().map(Session::visit_at);
+        draining.fold(self.agenda.next().min(self.look_at).min(self.parts_at), Time::min)
     }
 }
 

@@ -110,7 +110,7 @@ impl TcpLinks {
                 Some(why) => self.refuse(now, id, &mut connection, Code::Never, why.to_owned()),
             }
         }
-        self.connections.insert(id, connection);
+        self.put_back(id, connection);
     }
 
     /// Begins a session with somebody, or goes on with it, unless there is another connection or no room.
@@ -332,7 +332,7 @@ impl TcpLinks {
         let publisher = connection.publisher.unwrap_or_default();
         self.over(id, &mut connection, Over::Duplicate(publisher));
         connection.end(now, "another connection takes over");
-        self.connections.insert(id, connection);
+        self.put_back(id, connection);
     }
 
     /// Ends what there is with a publisher, whether or not a connection carries it.

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use shoal_norm::Time;
 
-use super::links::TcpLinks;
-use super::news::ConnectionId;
+use super::agenda::Party;
+use super::links::{Line, TcpLinks};
 
 /// A lane has so much credit at the least, if `window_bytes` is not less.
 const WINDOW_BYTES_MIN: usize = 64 << 10;
@@ -38,8 +38,13 @@ impl TcpLinks {
     /// There are more sessions, or fewer: their lanes have less credit, or more.
     pub(super) fn share_out(&mut self) {
         let window = self.window();
-        for session in self.peers.values_mut().filter_map(|peer| peer.session.as_mut()) {
+        for (&publisher, peer) in &mut self.peers {
+            let Some(session) = &mut peer.session else { continue };
             session.set_window(window);
+            if session.is_blocked() {
+                // It may have credit now.
+                self.agenda.touch(Party::Session(publisher));
+            }
         }
     }
 
@@ -53,12 +58,16 @@ impl TcpLinks {
 
     /// Ends sessions that hold parts of long messages and bring no more of them, while others may need the room.
     pub(super) fn end_idle_parts(&mut self, now: Time) {
-        self.parts_at = Time::NEVER;
         let (bytes_max, bytes) = self.hub.part_bytes();
         if bytes <= bytes_max / 2 {
+            self.parts_at = Time::NEVER;
             return;
         }
-        let mut idle: Vec<(u64, Option<ConnectionId>)> = Vec::new();
+        if self.parts_at != Time::NEVER && now < self.parts_at {
+            return;
+        }
+        self.parts_at = now + PROGRESS_TIME / 4;
+        let mut idle: Vec<(u64, Line)> = Vec::new();
         for (&publisher, peer) in &mut self.peers {
             let Some(session) = &mut peer.session else { continue };
             // Whoever waits for a reader here cannot bring more.
@@ -71,20 +80,12 @@ impl TcpLinks {
             if received >= before + PROGRESS_BYTES {
                 session.part_since = Some((now, received));
             } else if now >= since + PROGRESS_TIME {
-                idle.push((publisher, peer.line.connection()));
-                continue;
+                idle.push((publisher, peer.line));
             }
-            self.parts_at = self.parts_at.min(now + PROGRESS_TIME / 4);
         }
-        for (publisher, id) in idle {
+        for (publisher, line) in idle {
             let why = "the rest of a long message does not come, and others need the room";
-            match id.and_then(|id| Some((id, self.connections.remove(&id)?))) {
-                Some((id, mut connection)) => {
-                    self.fail_session(now, id, &mut connection, why);
-                    self.connections.insert(id, connection);
-                }
-                None => self.give_up(now, publisher),
-            }
+            self.fail_peer(now, publisher, line, why);
         }
     }
 }

@@ -24,6 +24,7 @@
 //!
 //! [`TcpLinks`] is the engine: bytes and time in, bytes, deadlines and news out. When to connect is decided elsewhere.
 
+mod agenda;
 mod block;
 mod connection;
 mod ends;
@@ -36,6 +37,7 @@ mod meter;
 mod news;
 mod sending;
 mod session;
+mod visit;
 
 pub use links::{Bells, TcpLinks};
 pub use news::{ConnectionId, LinkState, Over, Role, TcpConfig, TcpNews};

@@ -1,5 +1,7 @@
 //! What goes out on a connection: what we want, how far we are, and what was published, in this order.
 
+use std::collections::BTreeSet;
+
 use shoal_norm::Time;
 use shoal_wire::{Goodbye, frame};
 
@@ -17,15 +19,38 @@ const FILL_BYTES: usize = 128 << 10;
 const PRECEDENCE: [usize; 4] = [4, 1, 2, 3];
 
 impl TcpLinks {
+    /// The connections that may have something to write. One that has more than its socket takes says so again when there is room
+    /// ([`TcpLinks::handle_room`]).
+    pub fn take_unsent(&mut self) -> BTreeSet<ConnectionId> {
+        self.hear_rings();
+        self.agenda.take_unsent()
+    }
+
+    /// A connection has more to write, and its socket room for it.
+    pub fn note_unsent(&mut self, id: ConnectionId) {
+        self.agenda.add_unsent(id);
+    }
+
+    /// Hears for which sessions the hub rang.
+    pub(super) fn hear_rings(&mut self) {
+        let peers = &self.peers;
+        self.agenda.hear(|publisher| match peers.get(&publisher)?.line {
+            Line::Up(id) => Some(id),
+            Line::Pending(_) | Line::Down(_) => None,
+        });
+    }
+
     /// What is to be written to a connection now. Say with [`TcpLinks::written`] how much of it was.
     pub fn transmit(&mut self, now: Time, id: ConnectionId) -> &[u8] {
+        self.agenda.take_off(id);
         let Some(mut connection) = self.connections.remove(&id) else { return &[] };
         if connection.stage == Stage::Open && connection.unwritten().len() < FILL_BYTES {
             connection.clogged = false;
             self.fill(now, id, &mut connection);
         }
-        let connection = self.connections.entry(id).or_insert(connection);
-        connection.unwritten()
+        self.connections.insert(id, connection);
+        self.plan(now, id);
+        self.connections.get(&id).map_or(&[], Connection::unwritten)
     }
 
     /// So much of that was written; less than all of it if the socket takes no more.
@@ -36,11 +61,13 @@ impl TcpLinks {
         if let Some(session) = self.note_clogged(id, clogged) {
             session.sent.add(now, bytes);
         }
+        self.plan(now, id);
     }
 
     /// All of it was written, and the socket takes no more all the same: what is between us, as TLS, holds what it took.
-    pub fn clog(&mut self, id: ConnectionId) {
+    pub fn clog(&mut self, now: Time, id: ConnectionId) {
         self.note_clogged(id, true);
+        self.plan(now, id);
     }
 
     /// Returns the session that the connection carries.

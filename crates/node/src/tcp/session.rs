@@ -15,6 +15,8 @@ use crate::interest::{AnnouncedInterest, Applied, InterestBounds};
 const ACK_DELAY: Duration = Duration::from_millis(20);
 /// What is kept of what the other side wants; beyond it everything is sent to it.
 const INTEREST_BYTES_MAX: usize = 16 << 20;
+/// How often a port has a turn while its link rests: others bring what it would, and nobody rings for that.
+const REST_EVERY: Duration = Duration::from_millis(100);
 /// A connection that is gone for so long may not come back: another way is used, if there is one.
 const SUSPECT_AFTER: Duration = Duration::from_secs(1);
 
@@ -51,6 +53,8 @@ pub(super) struct Session {
     told: Vec<Told>,
     /// When what was put aside is looked at again.
     aside_at: Time,
+    /// When the port has something to do though nothing comes, as it said in the last visit.
+    visit_at: Time,
     /// Its connection is gone for so long that another way is used, if there is one.
     is_suspected: bool,
 }
@@ -91,6 +95,7 @@ impl Session {
             goodbye: None,
             told: Vec::new(),
             aside_at: Time::NEVER,
+            visit_at: Time::NEVER,
             is_suspected: false,
         }
     }
@@ -134,9 +139,14 @@ impl Session {
         self.into.iter().map(|inflow| inflow.tell_at).min().unwrap_or(Time::NEVER)
     }
 
-    /// When to look again at what waits for another link.
-    pub fn aside_at(&self) -> Time {
-        self.aside_at
+    /// When the port has something to do though nothing comes.
+    pub fn visit_at(&self) -> Time {
+        self.visit_at
+    }
+
+    /// Whether something cannot be sent for now, in some lane.
+    pub fn is_blocked(&self) -> bool {
+        self.out.iter().any(|out| out.blocked)
     }
 
     /// The number that should come next in each chain, as far as known.
@@ -209,6 +219,15 @@ impl Session {
             }
         }
         self.port.hand_over_if_full(now);
+    }
+
+    /// Gives the port its turn.
+    pub fn visit(&mut self, now: Time) -> Result<(), String> {
+        self.move_held(now)?;
+        let ask_at = self.port.ask_again_in_time(now);
+        let rest_at = if self.port.is_resting() { now + REST_EVERY } else { Time::NEVER };
+        self.visit_at = self.aside_at.min(ask_at).min(rest_at);
+        Ok(())
     }
 
     /// Gives the hub what it had no room for.
@@ -369,6 +388,20 @@ impl Session {
             self.port.answer_flush(lane, &[]);
         }
         true
+    }
+
+    /// Notes whether the hub has much for it, or holds others back for it, and it takes nothing.
+    pub fn note_stuck(&mut self, now: Time, full: usize) {
+        if self.is_blocked() && (self.waiting() >= full.max(1) || self.holds_back()) {
+            self.stuck_since.get_or_insert(now);
+        } else {
+            self.stuck_since = None;
+        }
+    }
+
+    /// Whether it has been so for longer than publishers are patient, and they still wait for it.
+    pub fn is_late(&self, now: Time, patience: Duration) -> bool {
+        !self.lagging && self.stuck_since.is_some_and(|since| now >= since + patience)
     }
 
     /// Begins to wait for what flushes wait for. The lanes to ask about.

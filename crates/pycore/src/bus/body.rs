@@ -10,6 +10,7 @@ use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyInt, PyList, PyMapping, Py
 use shoal_wire::{BodyKind, DecodeError, EncodeError, Scalar, ValueBuilder, ValueWriter, read_value};
 
 use super::typed;
+use crate::errors;
 
 const BODIES: &str = "shoal.bus.bodies";
 
@@ -101,9 +102,32 @@ fn encode_object<'a>(value: &Bound<'_, PyAny>, detail: Vec<u8>) -> PyResult<Enco
     Ok(Encoded { kind: BodyKind::Object, bytes: Bytes::Owned(bytes), detail })
 }
 
+/// A body as it stands on the wire, sent unchecked: tests of readers send with it what no encoder makes.
+#[pyclass(module = "shoal.testing", frozen)]
+pub struct RawBody {
+    kind: BodyKind,
+    detail: Vec<u8>,
+    content: Vec<u8>,
+}
+
+#[pymethods]
+impl RawBody {
+    #[new]
+    #[pyo3(signature = (kind, content, detail = Vec::new()))]
+    fn new(kind: u8, content: Vec<u8>, detail: Vec<u8>) -> PyResult<RawBody> {
+        let kind = BodyKind::try_from(kind).map_err(|error| PyValueError::new_err(error.to_string()))?;
+        Ok(RawBody { kind, detail, content })
+    }
+}
+
 /// Bytes-like objects, and whatever the Python module knows.
 fn encode_other<'a>(body: &Bound<'_, PyAny>) -> PyResult<Encoded<'a>> {
     let py = body.py();
+    if let Ok(raw) = body.cast::<RawBody>() {
+        let raw = raw.get();
+        let (bytes, detail) = (Bytes::Owned(raw.content.clone()), raw.detail.clone());
+        return Ok(Encoded { kind: raw.kind, bytes, detail });
+    }
     let known = py.import(BODIES)?.call_method1("encode", (body,))?;
     if !known.is_none() {
         let (kind, detail, content): (u8, Vec<u8>, Bound<'_, PyAny>) = known.extract()?;
@@ -243,8 +267,18 @@ pub fn with_scalar<R>(
     Err(PyTypeError::new_err(format!("a {} cannot be {place}", value.get_type().name()?)))
 }
 
-/// The Python value of a body.
+/// The Python value of a body. Of a body that cannot be read it raises `MessageFormatError` and nothing else: readers
+/// catch that, whatever a library or a codec says about the bytes.
 pub fn decode<'py>(
+    py: Python<'py>,
+    kind: BodyKind,
+    detail: &[u8],
+    body: &Bound<'py, PyBytes>,
+) -> PyResult<Bound<'py, PyAny>> {
+    decode_as(py, kind, detail, body).map_err(|error| errors::unreadable_body(py, error))
+}
+
+fn decode_as<'py>(
     py: Python<'py>,
     kind: BodyKind,
     detail: &[u8],

@@ -70,6 +70,8 @@ pub struct Message {
     decoded: PyOnceLock<Py<PyAny>>,
     /// Of one that a store delivered.
     delivery: Option<Box<Delivery>>,
+    /// What it was received by: it acknowledges and answers.
+    receiver: Option<Py<PyAny>>,
 }
 
 /// What a store says of a delivery, and what an acknowledgement names again.
@@ -101,6 +103,12 @@ impl Message {
         Ok(message)
     }
 
+    /// The same message, received by what acknowledges and answers it.
+    pub fn received_by(mut self, receiver: Option<Py<PyAny>>) -> Message {
+        self.receiver = receiver;
+        self
+    }
+
     /// Which message it is for the store that delivered it.
     pub fn offset(&self) -> Option<u64> {
         self.delivery.as_ref().map(|delivery| delivery.offset)
@@ -127,7 +135,13 @@ impl Message {
             origin,
             decoded: PyOnceLock::new(),
             delivery: None,
+            receiver: None,
         })
+    }
+
+    fn receiver<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        let receiver = slf.get().receiver.as_ref().map(|receiver| receiver.bind(slf.py()).clone());
+        receiver.ok_or_else(|| errors::not_received(slf.as_any()))
     }
 
     /// When it was published: as it says itself, or else as its stream says.
@@ -348,6 +362,33 @@ impl Message {
     #[getter]
     fn _body_kind(&self) -> u8 {
         self.kind
+    }
+
+    /// Acknowledges it.
+    #[pyo3(signature = (*, timeout_s = None))]
+    fn ack<'py>(
+        slf: &Bound<'py, Self>,
+        timeout_s: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let named = PyDict::new(slf.py());
+        named.set_item("timeout_s", timeout_s)?;
+        Message::receiver(slf)?.call_method("ack", (slf,), Some(&named))
+    }
+
+    /// Answers it.
+    #[pyo3(signature = (body = None, *, properties = None, more = None))]
+    fn reply<'py>(
+        slf: &Bound<'py, Self>,
+        body: Option<&Bound<'py, PyAny>>,
+        properties: Option<&Bound<'py, PyAny>>,
+        more: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let named = PyDict::new(slf.py());
+        named.set_item("properties", properties)?;
+        if let Some(more) = more {
+            named.set_item("more", more)?;
+        }
+        Message::receiver(slf)?.call_method("reply", (slf, body), Some(&named))
     }
 
     /// Of one that a store delivered: to which consumer, its offset, the lease.

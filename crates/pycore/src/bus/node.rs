@@ -75,7 +75,7 @@ pub struct Node {
     pub(super) full: WhenFull,
     /// How long a reader in this process may make no progress.
     pub(super) patience: Duration,
-    /// What publishes persistent messages: they go to a store first, which is Python's business.
+    /// What publishes persistent and retained messages, which are kept: that is Python's business.
     persistently: PyOnceLock<Py<PyAny>>,
 }
 
@@ -231,7 +231,7 @@ impl Node {
         })
     }
 
-    /// Has persistent messages published by a function, which is given what `publish` was. Once.
+    /// Has persistent and retained messages published by a function, which is given what `publish` was. Once.
     fn set_persistently(&self, py: Python<'_>, publish: Py<PyAny>) -> PyResult<()> {
         let set = self.persistently.set(py, publish);
         set.map_err(|_| errors::config("persistent messages have their way already".into()))
@@ -367,18 +367,19 @@ impl Node {
         Ok(Origin { publisher, chain: lane.number() as u32, number, ..Origin::default() }.message_id())
     }
 
-    /// Publishes a message. Returns its number, or 0 if it was dropped because nobody takes more.
+    /// Publishes a message. Returns its number, or 0 if it was dropped because nobody takes more; for one that Python
+    /// publishes, what that returns.
     #[pyo3(signature = (
         topic, body = None, *, properties = None, priority = None, ttl_s = None, correlation_id = None,
         reply_to = None, r#type = None, persistent = None, delivery_delay_s = None, timestamp = None,
-        connection = None, window = None, timeout_s = None, waited_s = 0.0, caller = None
+        connection = None, window = None, timeout_s = None, retain = None, waited_s = 0.0, caller = None
     ))]
     #[allow(clippy::too_many_arguments, reason = "keywords in Python")]
-    fn publish(
+    fn publish<'py>(
         &self,
-        py: Python<'_>,
-        topic: &Bound<'_, PyAny>,
-        body: Option<&Bound<'_, PyAny>>,
+        py: Python<'py>,
+        topic: &Bound<'py, PyAny>,
+        body: Option<&Bound<'py, PyAny>>,
         properties: Option<&Bound<'_, PyAny>>,
         priority: Option<&Bound<'_, PyAny>>,
         ttl_s: Option<&Bound<'_, PyAny>>,
@@ -391,17 +392,22 @@ impl Node {
         connection: Option<&Bound<'_, PyAny>>,
         window: Option<&Bound<'_, PyAny>>,
         timeout_s: Option<&Bound<'_, PyAny>>,
+        retain: Option<&Bound<'_, PyAny>>,
         waited_s: f64,
         caller: Option<&Bound<'_, Subscription>>,
-    ) -> PyResult<u64> {
+    ) -> PyResult<Bound<'py, PyAny>> {
         let topic = text_argument("topic", topic)?;
         let is_persistent = persistent.map_or(Ok(false), |mark| argument("persistent", mark))?;
-        if is_persistent && self.inner()?.bus.udp().is_some() {
-            return Err(errors::config(
-                "a persistent message cannot be published on udp://, which may lose it: use norm:// or tcp://".to_owned(),
-            ));
+        let is_retained = retain.map_or(Ok(false), |mark| argument("retain", mark))?;
+        if (is_persistent || is_retained) && self.inner()?.bus.udp().is_some() {
+            let kind = if is_persistent { "persistent" } else { "retained" };
+            return Err(errors::config(format!(
+                "a {kind} message cannot be published on udp://, which may lose it: use norm:// or tcp://"
+            )));
         }
-        if is_persistent && let Some(publish) = self.persistently.get(py) {
+        if (is_persistent || is_retained)
+            && let Some(publish) = self.persistently.get(py)
+        {
             let named = PyDict::new(py);
             let given = [
                 ("properties", properties),
@@ -415,13 +421,15 @@ impl Node {
                 ("connection", connection),
                 ("window", window),
                 ("timeout_s", timeout_s),
+                ("persistent", persistent),
+                ("retain", retain),
             ];
             for (name, value) in given {
                 if let Some(value) = value {
                     named.set_item(name, value)?;
                 }
             }
-            return publish.bind(py).call((topic, body), Some(&named))?.extract();
+            return publish.bind(py).call((topic, body), Some(&named));
         }
         if window.is_some() {
             return Err(errors::config("window means something only with persistent=True".into()));
@@ -443,7 +451,8 @@ impl Node {
         };
         let caller = caller.map(|caller| caller.get().consumer());
         let wait = Wait { deadline: deadline(timeout_s)?, began, caller };
-        self.publish_message(py, topic, body, given_priority(priority)?, extras, wait)
+        let number = self.publish_message(py, topic, body, given_priority(priority)?, extras, wait)?;
+        Ok(number.into_pyobject(py)?.into_any())
     }
 
     /// Delivers what matches a pattern, and passes its filters, to a subscription from now on.
@@ -548,6 +557,11 @@ impl Node {
         Ok(detached(py, || inner.bus.hub().flush_losers(flush)).into_iter().collect())
     }
 
+    /// Whether paths between routers changed while a flush waited, so that it confirms nothing yet.
+    fn flush_is_unsettled(&self, flush: u64) -> PyResult<bool> {
+        Ok(self.inner()?.bus.hub().flush_is_unsettled(flush))
+    }
+
     /// Whom those routers wait for, as far as they said: each router, and those behind it.
     fn flush_behind(&self, flush: u64) -> PyResult<Vec<(NodeId, Vec<NodeId>)>> {
         Ok(self.inner()?.bus.hub().flush_behind(flush))
@@ -631,6 +645,7 @@ impl Node {
                 sum.set_item(name, count)?;
             }
         }
+        sum.set_item("filters_evaluated", detached(py, || inner.bus.hub().evaluations()))?;
         Ok(sum)
     }
 

@@ -260,9 +260,10 @@ pub fn pass_on(
 }
 
 /// Rows as messages. `first` is the offset of the first one, `counts` which delivery it is of those for which it is not
-/// the first, by their offset, 0 if that is not known; `consumer` and `lease` are what an acknowledgement names again.
+/// the first, by their offset, 0 if that is not known; `consumer` and `lease` are what an acknowledgement names again,
+/// `receiver` acknowledges and answers them.
 #[pyfunction]
-#[pyo3(signature = (rows, first = 0, *, consumer = 0, lease = 0, counts = None))]
+#[pyo3(signature = (rows, first = 0, *, consumer = 0, lease = 0, counts = None, receiver = None))]
 pub fn read_rows<'py>(
     py: Python<'py>,
     rows: &[u8],
@@ -270,6 +271,7 @@ pub fn read_rows<'py>(
     consumer: u64,
     lease: u64,
     counts: Option<&Bound<'_, PyDict>>,
+    receiver: Option<Py<PyAny>>,
 ) -> PyResult<Bound<'py, PyList>> {
     let messages = PyList::empty(py);
     let mut reader = RowsReader::new(rows, first).ok_or_else(unreadable_rows)?;
@@ -303,7 +305,8 @@ pub fn read_rows<'py>(
             node: 0,
         };
         let delivery = Delivery { count, consumer, offset, lease };
-        messages.append(Message::delivered(py, record, &view, topic, origin, delivery)?)?;
+        let message = Message::delivered(py, record, &view, topic, origin, delivery)?;
+        messages.append(message.received_by(receiver.as_ref().map(|receiver| receiver.clone_ref(py))))?;
     }
     Ok(messages)
 }

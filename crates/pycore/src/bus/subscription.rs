@@ -77,6 +77,8 @@ pub struct Subscription {
     /// It is not iterated over any more.
     stopped: AtomicBool,
     birth: Birth,
+    /// What acknowledges and answers its messages.
+    receiver: PyOnceLock<Py<PyAny>>,
 }
 
 impl Subscription {
@@ -90,6 +92,7 @@ impl Subscription {
             closed: false.into(),
             stopped: false.into(),
             birth: Birth::now(),
+            receiver: PyOnceLock::new(),
         }
     }
 
@@ -208,7 +211,8 @@ impl Subscription {
                 };
                 let origin = batch.origin(entry);
                 let made = Message::from_record(py, record, &view, topic, origin);
-                match made.and_then(|message| Py::new(py, message)) {
+                let receiver = self.receiver.get(py).map(|receiver| receiver.clone_ref(py));
+                match made.and_then(|message| Py::new(py, message.received_by(receiver))) {
                     Ok(message) => reading.list.push(message),
                     // It is lost to this reader, who goes on with the next.
                     Err(error) if error.is_instance_of::<PyMemoryError>(py) => {
@@ -442,6 +446,12 @@ impl Subscription {
             }
         }
         Ok(Some(messages))
+    }
+
+    /// Has its messages acknowledged and answered by an object. Once.
+    fn set_receiver(&self, py: Python<'_>, receiver: Py<PyAny>) -> PyResult<()> {
+        let set = self.receiver.set(py, receiver);
+        set.map_err(|_| errors::config("the subscription has a receiver already".into()))
     }
 
     /// Says that this thread runs the callback of this subscription and does nothing else.

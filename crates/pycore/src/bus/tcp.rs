@@ -1,5 +1,6 @@
 //! TCP links for Python, which decides when there is one: addresses in, what became of connections out.
 
+use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroU32;
 use std::os::fd::{IntoRawFd as _, RawFd};
@@ -43,24 +44,31 @@ pub struct Tls(shoal_io::tcp::Tls);
 #[pymethods]
 impl Tls {
     /// `trusted` sign the certificates of others; `own` is our certificate and its key; with `mutual`, those who connect to
-    /// us have to show one, too.
+    /// us have to show one, too; `pinned` is the SHA-256 fingerprint of the one certificate we connect to.
     #[new]
-    #[pyo3(signature = (trusted, own = None, *, mutual = false))]
-    fn new(py: Python<'_>, trusted: Vec<u8>, own: Option<(Vec<u8>, Vec<u8>)>, mutual: bool) -> PyResult<Tls> {
-        let certificates = Certificates { trusted, own, mutual };
+    #[pyo3(signature = (trusted, own = None, *, mutual = false, pinned = None))]
+    fn new(
+        py: Python<'_>,
+        trusted: Vec<u8>,
+        own: Option<(Vec<u8>, Vec<u8>)>,
+        mutual: bool,
+        pinned: Option<[u8; 32]>,
+    ) -> PyResult<Tls> {
+        let certificates = Certificates { trusted, own, mutual, pinned };
         py.detach(|| shoal_io::tcp::Tls::new(&certificates)).map(Tls).map_err(errors::config)
     }
 
     /// Uses others for connections that are made from now on.
-    #[pyo3(signature = (trusted, own = None, *, mutual = false))]
+    #[pyo3(signature = (trusted, own = None, *, mutual = false, pinned = None))]
     fn replace(
         &self,
         py: Python<'_>,
         trusted: Vec<u8>,
         own: Option<(Vec<u8>, Vec<u8>)>,
         mutual: bool,
+        pinned: Option<[u8; 32]>,
     ) -> PyResult<()> {
-        let certificates = Certificates { trusted, own, mutual };
+        let certificates = Certificates { trusted, own, mutual, pinned };
         py.detach(|| self.0.replace(&certificates)).map_err(errors::config)
     }
 }
@@ -275,6 +283,12 @@ impl TcpLinks {
             Ok(item)
         };
         states.into_iter().map(to_python).collect()
+    }
+
+    /// The nodes at the other end of open connections, and how many seconds ago each was heard.
+    fn heard(&self, py: Python<'_>) -> PyResult<HashMap<u32, f64>> {
+        let heard = self.with(py, TcpNet::heard)?;
+        Ok(heard.into_iter().map(|(node, age)| (node, age.as_secs_f64())).collect())
     }
 
     /// Connections that a listener has, and how many it did not let in because there were too many.

@@ -299,6 +299,33 @@ impl Backlog {
         reading.backlog.detach(consumer, &unseen, now_us)
     }
 
+    /// A consumer is gone without a word, and what it has goes back: (offset, how often handed over, as far as is known).
+    fn abandon(&self, consumer: u64, now_us: u64) -> Vec<(u64, u32)> {
+        let mut reading = self.lock();
+        reading.selectors.remove(&consumer);
+        reading.backlog.abandon(consumer, now_us)
+    }
+
+    /// A consumer handed what it has of these runs, both ends included, to its program.
+    fn hand_over(&self, consumer: u64, runs: Vec<(u64, u64)>) {
+        self.lock().backlog.hand_over(consumer, &runs);
+    }
+
+    /// A commit takes what a consumer has of these runs out of its hold, under another number: (runs, messages, bytes).
+    fn transfer(&self, from: u64, to: u64, runs: Vec<(u64, u64)>) -> FinishedTuple {
+        finished(self.lock().backlog.transfer(from, to, &runs))
+    }
+
+    /// No program received messages from an earlier life of the store, but for those that are counted.
+    fn absolve(&self) {
+        self.lock().backlog.absolve();
+    }
+
+    /// Which hand-over of a message comes next; 0 if a program may have received it before, and nobody knows.
+    fn delivery_of(&self, offset: u64) -> u32 {
+        self.lock().backlog.delivery_of(offset)
+    }
+
     /// One more publisher whose messages are not wanted, from here on.
     fn leave_out(&self, publisher: u64) {
         self.lock().unless.insert(publisher);

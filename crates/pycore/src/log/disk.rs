@@ -170,6 +170,11 @@ impl SimulatedDisk {
         self.disk.restart();
     }
 
+    /// The process was killed, and another one begins: the page cache survives.
+    fn kill(&self) {
+        self.disk.kill();
+    }
+
     #[getter]
     fn is_stopped(&self) -> bool {
         self.disk.is_stopped()

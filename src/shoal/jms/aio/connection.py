@@ -14,9 +14,10 @@ from shoal.jms import connection as threads
 from shoal.jms.aio.session import LoopSession, Session
 from shoal.jms.connection import ConnectionMetaData, ExceptionListener
 from shoal.jms.delivering import AcknowledgeMode
+from shoal.jms.java_names import JavaNames
 
 
-class Connection:
+class Connection(JavaNames):
     """A program's connection. For the tasks of one event loop; it shares its process's node as others do.
 
     Made by `ConnectionFactory.create_connection`, and stopped at first. Leaving its `async with` block closes

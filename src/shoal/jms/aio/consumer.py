@@ -5,7 +5,7 @@ import functools
 import itertools
 from collections.abc import AsyncIterator, Iterator
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self, TypeVar
 
 from shoal.bus.doorbell import in_own_thread
 from shoal.errors import MessageFormatError
@@ -13,6 +13,7 @@ from shoal.jms import browser as browsers
 from shoal.jms import consumer as threads
 from shoal.jms.consumer import MessageListener, body_of
 from shoal.jms.destination import Queue
+from shoal.jms.java_names import JavaNames
 from shoal.jms.message import Message
 
 if TYPE_CHECKING:
@@ -21,8 +22,10 @@ if TYPE_CHECKING:
 #: Messages that a browser fetches at once.
 BROWSE_MAX = 100
 
+T = TypeVar("T")
 
-class MessageConsumer:
+
+class MessageConsumer(JavaNames):
     """Receives messages of one destination: `async for message in consumer`, until it is closed."""
 
     def __init__(self, consumer: threads.MessageConsumer, delivering: "LoopDelivering") -> None:
@@ -47,7 +50,7 @@ class MessageConsumer:
     def message_listener(self, listener: MessageListener | None) -> None:
         self._consumer.message_listener = listener
 
-    async def receive(self, timeout_s: float | None = None) -> Message | None:
+    async def receive(self, *, timeout_s: float | None = None) -> Message | None:
         """The next message; `None` if none came in time, or the consumer was closed meanwhile.
 
         Cancelling it loses nothing: the message is the next one then.
@@ -57,7 +60,7 @@ class MessageConsumer:
 
     async def receive_no_wait(self) -> Message | None:
         """The next message if it is here already."""
-        return await self.receive(0.0)
+        return await self.receive(timeout_s=0.0)
 
     async def close(self) -> None:
         """End it, once its listener or a call of `receive` that is under way has ended."""
@@ -93,7 +96,7 @@ class MessageConsumer:
 class JMSConsumer(MessageConsumer):
     """Receives messages, or their bodies. Made by a context."""
 
-    async def receive_body(self, kind: type, timeout_s: float | None = None) -> Any:
+    async def receive_body(self, kind: type[T], *, timeout_s: float | None = None) -> T | None:
         """The body of the next message; `None` if none came in time: see `shoal.jms.JMSConsumer`."""
         delivering, consumer = self._delivering, self._consumer
         entry = await delivering.take_next(consumer, timeout_s)
@@ -108,12 +111,12 @@ class JMSConsumer(MessageConsumer):
         delivering.delivered(consumer, entry)
         return body
 
-    async def receive_body_no_wait(self, kind: type) -> Any:
+    async def receive_body_no_wait(self, kind: type[T]) -> T | None:
         """The body of the next message if it is here already."""
-        return await self.receive_body(kind, 0.0)
+        return await self.receive_body(kind, timeout_s=0.0)
 
 
-class QueueBrowser:
+class QueueBrowser(JavaNames):
     """The messages of a queue, oldest first, as they are when an iteration begins: `async for` over it."""
 
     def __init__(self, browser: browsers.QueueBrowser, delivering: "LoopDelivering") -> None:

@@ -12,9 +12,10 @@ from shoal.jms.aio.connection import Connection
 from shoal.jms.aio.context import JMSContext
 from shoal.jms.delivering import AcknowledgeMode, checked_mode
 from shoal.jms.destination import Destination
+from shoal.jms.java_names import JavaNames
 
 
-class ConnectionFactory:
+class ConnectionFactory(JavaNames):
     """Makes connections for event loops. Arguments as for `shoal.jms.ConnectionFactory`."""
 
     def __init__(self, url: str | None = None, **options: Any) -> None:

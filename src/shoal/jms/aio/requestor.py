@@ -6,11 +6,12 @@ from typing import Self
 from shoal.jms.aio.consumer import MessageConsumer
 from shoal.jms.aio.session import Session
 from shoal.jms.destination import Destination, Queue, TemporaryQueue, TemporaryTopic, Topic
+from shoal.jms.java_names import JavaNames
 from shoal.jms.message import Message
 from shoal.jms.requestor import check_question
 
 
-class _Requestor:
+class _Requestor(JavaNames):
     """What both kinds do."""
 
     _wanted: type[Destination]
@@ -31,7 +32,7 @@ class _Requestor:
             self._consumer = await self._session.create_consumer(self._answers_to)
         return self._consumer
 
-    async def request(self, message: Message, timeout_s: float | None = None) -> Message | None:
+    async def request(self, message: Message, *, timeout_s: float | None = None) -> Message | None:
         """Send a question and wait for its first answer; `None` if none came in time.
 
         One at a time. The connection must be started.
@@ -39,7 +40,7 @@ class _Requestor:
         answers = await self._answers()
         message.jms_reply_to = self._answers_to
         await self._producer.send(message)
-        return await answers.receive(timeout_s)
+        return await answers.receive(timeout_s=timeout_s)
 
     async def close(self) -> None:
         """End it, and its session, as Java's does."""

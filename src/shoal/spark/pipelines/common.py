@@ -24,6 +24,8 @@ def gap_options(options: Mapping[str, str], bounds: Mapping[str, str] | None = N
     shared = (
         "store",
         "token",
+        "tokenFile",
+        "fingerprint",
         "domain",
         "storeTimeout",
         "failOnDataLoss",

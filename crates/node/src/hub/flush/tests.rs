@@ -261,7 +261,39 @@ fn whoever_waited_for_a_link_that_rests_now_says_so_and_who_asked_at_first_asks_
             flushes.restart(id, [], [((0, 77), 7)]);
         }
     }
-    assert_eq!(flushes.state(id), FlushState::Done(vec![]), "it does not go on for ever");
+    assert_eq!(flushes.state(id), FlushState::Pending, "answers about other paths confirm nothing");
+    assert_eq!(flushes.to_restart(), [], "it does not go on without a pause");
+    assert!(flushes.is_unsettled(id) && flushes.is_asking(0));
+    flushes.ask_again(0);
+    assert_eq!(flushes.to_restart(), [(id, About::Messages)]);
+    flushes.restart(id, [], [((0, 77), 7)]);
+    let [(router, Saying::Ask(question, ..))] = poll(&mut flushes)[..] else { panic!("one is asked") };
+    hear(&mut flushes, question, router, &[], false);
+    assert_eq!(flushes.state(id), FlushState::Done(vec![]));
+}
+
+#[test]
+fn a_router_that_failed_before_a_flush_is_named_by_the_next_one_alone_and_not_for_ever() {
+    let at = |seconds| Time::ZERO + Duration::from_secs(seconds);
+    let mut flushes = Flushes::default();
+    let flush = |flushes: &mut Flushes| {
+        let id = flushes.begin(About::Messages, [], [], None);
+        flushes.set_published(id, vec![0, 3]);
+        let state = flushes.state(id);
+        flushes.end(id);
+        state
+    };
+    flushes.note_failed(at(1), 7);
+    let sync = flushes.begin(About::Interest, [], [], None);
+    assert_eq!(flushes.state(sync), FlushState::Done(vec![]), "it is not about messages");
+    assert_eq!(flush(&mut flushes), FlushState::Done(vec![7]));
+    assert_eq!(flush(&mut flushes), FlushState::Done(vec![]), "it was named");
+    flushes.note_failed(at(5), 7);
+    flushes.forget_failed(at(34));
+    assert_eq!(flush(&mut flushes), FlushState::Done(vec![7]));
+    flushes.note_failed(at(5), 7);
+    flushes.forget_failed(at(35));
+    assert_eq!(flush(&mut flushes), FlushState::Done(vec![]));
 }
 
 #[test]

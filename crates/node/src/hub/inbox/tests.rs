@@ -170,7 +170,7 @@ fn a_version_that_a_mark_names_is_told_once_and_before_the_messages_after_it() {
     let mut told = Vec::new();
     for version in [3, 3, 4] {
         let (mut record, mut framed) = (Vec::new(), Vec::new());
-        mark(0, version, 0).write(&mut record);
+        mark(1, version, 0).write(&mut record);
         frame::write(&record, &mut framed);
         let id = bench.source(stream(2, 2));
         let Bench { inbox, routes, .. } = &mut bench;
@@ -185,7 +185,7 @@ fn the_time_a_message_waited_at_its_sender_counts_against_its_time_to_live() {
     let mut bench = Bench::new();
     let consumer = bench.subscribe("a", 10_000);
     let (mut record, mut bytes) = (Vec::new(), Vec::new());
-    mark(0, 0, 9_000_000).write(&mut record);
+    mark(1, 0, 9_000_000).write(&mut record);
     frame::write(&record, &mut bytes);
     // By the sender's clock it is nine seconds: one was published two seconds ago, the other just now.
     for published_us in [7_000_000, 9_000_000] {

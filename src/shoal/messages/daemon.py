@@ -1,0 +1,16 @@
+"""Notices of daemons: 50xx."""
+
+from shoal.messages.notice import error, info, warning
+
+READY = info(5001, "Daemon {name} is ready: {what}.")
+ENDED = info(5002, "Daemon {name} ends.")
+RELOADED = info(5003, "Read {path} again: {changes}.")
+RELOAD_FAILED = error(5004, "Ignored the changes in {path}: {why}.", "Correct the file, then send SIGHUP.")
+LINK_NOT_OPEN = error(5005, "Cannot open link {link}: {why}. Trying again every {every_s:g} s.")
+LINK_OPEN = info(5006, "Link {link} is open.")
+DESCRIPTORS_SHORT = warning(
+    5007,
+    "{connections} connections (connections_max) need {needed} descriptors, and this process may open "
+    "{limit}; further connections are refused.",
+    "Raise the limit (LimitNOFILE= of systemd, or ulimit -n), or lower `connections_max`.",
+)

@@ -1,0 +1,47 @@
+"""What a program of Java's finds when its names are used unchanged."""
+
+from typing import Any
+
+import pytest
+from conftest import World
+
+from shoal import jms
+
+FACTORY = jms.ConnectionFactory("inproc://java-names")
+
+
+@pytest.mark.parametrize(
+    ("java", "python"),
+    [("createConnection", "create_connection"), ("createContext", "create_context")],
+)
+def test_a_java_name_is_told_by_its_name_here(java: str, python: str) -> None:
+    with pytest.raises(AttributeError, match=f"Java's {java} is '{python}' here"):
+        getattr(FACTORY, java)
+
+
+@pytest.mark.parametrize(
+    ("made", "java", "python"),
+    [
+        (jms.TextMessage("x"), "getText", "text"),
+        (jms.TextMessage("x"), "setJMSCorrelationID", "jms_correlation_id"),
+        (jms.TextMessage("x"), "propertyExists", "property_exists"),
+        (jms.Topic("prices"), "getTopicName", "topic_name"),
+    ],
+)
+def test_getters_and_setters_are_told_by_their_attribute(made: Any, java: str, python: str) -> None:
+    with pytest.raises(AttributeError, match=f"is '{python}' here"):
+        getattr(made, java)
+
+
+def test_a_name_that_nobody_has_gets_no_hint() -> None:
+    with pytest.raises(AttributeError) as told:
+        FACTORY.createTea  # type: ignore[attr-defined] # noqa: B018
+    assert str(told.value) == "'ConnectionFactory' object has no attribute 'createTea'"
+
+
+def test_java_milliseconds_are_not_taken_for_seconds(world: World) -> None:
+    consumer = world.receiver().create_consumer(jms.Topic("prices"))
+    with pytest.raises(TypeError, match="positional"):
+        consumer.receive(1000)  # type: ignore[misc]
+    with pytest.raises(TypeError, match="positional"):
+        consumer.receive_body(str, 1000)  # type: ignore[misc]

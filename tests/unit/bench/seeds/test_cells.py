@@ -1,0 +1,51 @@
+"""Cells have the parameters that were published."""
+
+import json
+from collections import Counter
+
+import pytest
+
+from shoal_bench.seeds import catalogue, fiorano, published
+from shoal_bench.seeds.cell import Cell
+
+
+@pytest.mark.parametrize("quick", [True, False])
+@pytest.mark.parametrize("name", list(catalogue.EXPERIMENTS))
+def test_every_experiment_has_cells_of_its_name(name: str, quick: bool) -> None:
+    experiment = catalogue.EXPERIMENTS[name]
+    cells = experiment.cells(quick)
+    assert {cell.experiment for cell in cells} == {name}
+    assert max(Counter(cell.name for cell in cells).values()) == 1
+    assert experiment.what
+    for cell in cells:
+        assert Cell.from_json(json.loads(json.dumps(cell.to_json()))) == cell
+
+
+def test_the_joint_grid_is_the_studys_and_the_cells_that_judge_the_model() -> None:
+    cells = fiorano.joint(False)
+    assert len(cells) == 2 * (36 + 2)
+    cell = next(cell for cell in cells if cell.name == "property-n160-r1")
+    assert sum(group.count for group in cell.idle) == 160
+    assert sum(group.count for group in cell.matching) == 1
+    assert cell.properties == ({"id": "#0"},)
+    # Section 4.9 and Table 1: 844 messages/s.
+    assert published.overall_msg_s(cell) == pytest.approx(844, rel=1e-3)
+
+
+def test_each_message_of_the_select_experiment_is_for_one_subscriber() -> None:
+    for cell in fiorano.select(False):
+        wanted = [group.selector or group.correlation or group.topic for group in cell.matching]
+        assert len(set(wanted)) == cell.n + 1
+        assert cell.r == 1
+
+
+def test_and_filters_decide_first_in_the_middle_and_last() -> None:
+    cells = {cell.name: cell for cell in fiorano.all_of(False)}
+    assert cells["order1-5"].matching[2].selector.startswith("p0 = '#3' AND p1 = '#0'")
+    assert cells["order3-5"].matching[2].selector.endswith("p4 = '#3'")
+    assert all(len(message) == 25 for message in cells["order2-10"].properties)
+
+
+def test_an_unknown_experiment_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(ValueError, match="There are: all, fiorano-publishers"):
+        catalogue.chosen("fiorano")

@@ -1,0 +1,141 @@
+"""Deliveries are counted and marked by hand-overs to a program, and not by what a consumer was sent."""
+
+from typing import Any
+
+import pytest
+from desk import Client, Desk, Tap
+
+
+@pytest.fixture
+def desk() -> Desk:
+    return Desk()
+
+
+def counts(tap: Tap) -> dict[bytes, int]:
+    return {body: count for _, body, count in tap.deliveries()}
+
+
+def hand(tap: Tap, *bodies: bytes) -> None:
+    """The client tells the store that its program has messages in hand."""
+    answer = tap.client.ask("handed", consumer=tap.number, lease=tap.lease, offsets=tap._runs(bodies))
+    assert answer["op"] == "answer"
+
+
+def report(tap: Tap, *, handed: tuple[bytes, ...] = (), finished: tuple[bytes, ...] = ()) -> dict[str, Any]:
+    """What a client says of its last lease."""
+    return {
+        "sessions": [tap.client.name],
+        "finished": tap._runs(finished),
+        "handed": tap._runs(handed),
+        "counts": {tap.offset(body): count for body, count in counts(tap).items() if count != 1},
+    }
+
+
+def filled(desk: Desk, name: str = "a", **hello: Any) -> tuple[Client, Tap]:
+    client = desk.client(name, **hello)
+    client.put("q", b"1", b"2", b"3")
+    return client, client.consume("q")
+
+
+def test_a_client_that_dies_counts_what_it_had_in_hand_and_nothing_else(desk: Desk) -> None:
+    _, tap = filled(desk, lease_s=5)
+    hand(tap, b"1")
+    desk.wait(6)
+    again = desk.client("b").consume("q")
+    assert counts(again) == {b"1": 2, b"2": 0, b"3": 0}, "the rest is marked, without a count"
+
+
+def test_a_worker_killed_on_one_message_takes_no_other_to_the_dead_letters(desk: Desk) -> None:
+    desk.client("first").ask("declare", queue="q", deliveries_max=3)
+    desk.client("sender").put("q", b"bad", b"1", b"2")
+    for life in range(3):
+        worker = desk.client(f"w{life}", lease_s=5).consume("q")
+        hand(worker, b"bad")
+        desk.wait(6)
+    last = desk.client("last")
+    assert sorted(last.consume("q").bodies()) == [b"1", b"2"]
+    assert last.consume("dead-letters").bodies() == [b"bad"]
+
+
+def test_after_a_crash_of_the_store_what_nobody_was_handed_is_not_marked(desk: Desk) -> None:
+    _, tap = filled(desk)
+    former = report(tap, handed=(b"1",))
+    desk.crash()
+    again = desk.client("a2")
+    again.put("q", b"later")
+    assert counts(again.consume("q", former=former)) == {b"1": 2, b"2": 1, b"3": 1, b"later": 1}
+
+
+def test_after_a_crash_of_the_store_what_the_program_finished_does_not_come_again(desk: Desk) -> None:
+    _, tap = filled(desk)
+    former = report(tap, finished=(b"1", b"3"))
+    desk.crash()
+    assert counts(desk.client("a2").consume("q", former=former)) == {b"2": 1}
+    assert desk.machine.status()["queues"][0]["messages"] == 1
+
+
+def test_a_report_that_is_repeated_counts_once(desk: Desk) -> None:
+    _, tap = filled(desk)
+    former = report(tap, handed=(b"1",))
+    for run in range(3):
+        desk.crash()
+        again = desk.client(f"run {run}".replace(" ", "-"))
+        tap = again.consume("q", former=former)
+        former["sessions"].append(again.name)
+    assert counts(tap) == {b"1": 2, b"2": 1, b"3": 1}
+
+
+def test_while_a_consumer_of_the_earlier_life_is_absent_messages_are_marked_without_a_count(
+    desk: Desk,
+) -> None:
+    client, other = desk.client("a"), desk.client("b")
+    client.put("q", b"1", b"2", b"3")
+    mine, _theirs = client.consume("q", messages=1), other.consume("q", messages=1)
+    former = report(mine)
+    desk.crash()
+    client = desk.client("a2")
+    tap = client.consume("q", former=former)
+    client.put("q", b"later")
+    assert counts(tap) == {b"1": 0, b"2": 0, b"3": 0, b"later": 1}
+    assert tap.release(b"1")["op"] == "answer"
+    assert counts(tap)[b"1"] == 2, "one hand-over is known"
+
+
+def test_deliveries_max_holds_when_the_store_dies_with_every_delivery(desk: Desk) -> None:
+    client = desk.client("a0")
+    client.ask("declare", queue="q", deliveries_max=3)
+    client.put("q", b"1")
+    tap = client.consume("q")
+    for life in range(1, 4):
+        former = report(tap, handed=(b"1",))
+        desk.crash()
+        client = desk.client(f"a{life}")
+        tap = client.consume("q", former=former)
+    assert tap.bodies() == []
+    assert client.consume("dead-letters").bodies() == [b"1"]
+
+
+def test_a_report_of_more_than_anybody_can_have_is_refused(desk: Desk) -> None:
+    client, _ = filled(desk)
+    former = {"sessions": ["x"], "handed": [0, 1 << 60]}
+    answer = client.ask(
+        "consume",
+        queue="q",
+        consumer=9,
+        messages=1,
+        bytes=1,
+        former=former,
+    )
+    assert answer["error"] == "BAD_REQUEST"
+
+
+def test_a_report_of_messages_that_are_gone_from_the_log_harms_nobody(desk: Desk) -> None:
+    client, tap = filled(desk)
+    former = report(tap, handed=(b"1",), finished=(b"2",))
+    tap.ack(b"1", b"2", b"3")
+    desk.log.seal()
+    client.put("q", b"4")
+    desk.log.trim(3)
+    desk.crash()
+    assert desk.log.floor > 0
+    assert desk.client("a2").consume("q", former=former).bodies() == [b"4"]

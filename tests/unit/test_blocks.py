@@ -1,0 +1,155 @@
+"""Every block of code in README and the documentation is checked here, or run by a test of its page.
+
+`tests/e2e/test_documentation.py` and `tests/spark/test_pages.py` run programs. Here mypy checks Python, the
+command line parses commands, and the code that reads configuration reads it.
+"""
+
+import importlib.util
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import typer
+
+import shoal
+from shoal.cli.app import app
+from shoal.daemon.config import parse
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")])
+FENCE = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```", re.DOTALL | re.MULTILINE)
+#: `text` is a drawing or something printed; `hex`, `java` and `yaml` belong to other systems.
+LANGUAGES = {"python", "console", "toml", "json", "text", "hex", "java", "yaml"}
+PROMPT = re.compile(r"^(?:\w+)?[$#] (.*)$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Block:
+    """A block of one page."""
+
+    page: str
+    number: int
+    language: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.page}:{self.number}"
+
+
+BLOCKS = [
+    Block(str(page.relative_to(ROOT)), number, *found)
+    for page in PAGES
+    for number, found in enumerate(FENCE.findall(page.read_text()), 1)
+]
+
+
+def blocks(*languages: str) -> list[Block]:
+    return [block for block in BLOCKS if block.language in languages]
+
+
+def test_every_block_has_a_language_that_is_checked() -> None:
+    assert {block.language for block in BLOCKS} <= LANGUAGES
+
+
+@pytest.mark.timeout(300)
+def test_python_type_checks(tmp_path: Path) -> None:
+    # A block that does not import Shoal continues the one before it; a page on Spark is one program.
+    before: dict[str, str] = {}
+    package = tmp_path / "snippets"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    for block in blocks("python"):
+        imports = re.search(r"^(from|import) shoal", block.text, re.MULTILINE)
+        starts = block.page not in before or (imports and not block.page.endswith("/spark.md"))
+        code = block.text if starts else before[block.page] + block.text
+        before[block.page] = code
+        (package / (re.sub(r"\W", "_", str(block)) + ".py")).write_text(code)
+    # As `make check` runs it, so that both use one cache.
+    ran = subprocess.run(
+        [sys.executable, "-m", "mypy", "-p", "snippets"],
+        cwd=ROOT,
+        env={**os.environ, "MYPYPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=290,
+    )
+    assert ran.returncode == 0, ran.stdout
+
+
+def commands() -> list[tuple[str, str]]:
+    """What the pages type into a shell, one command each."""
+    found = []
+    for block in blocks("console"):
+        typed = block.text.replace("\\\n", " ")
+        for line in PROMPT.findall(typed):
+            for part in re.split(r" (?:\||&&|&) ?", re.sub(r"\s+#.*| \(.*\)$", "", line)):
+                words = part.strip().removeprefix("sudo ")
+                found.append((str(block), re.sub(r"^(?:[A-Z_]+=\S+ )+", "", words)))
+    return found
+
+
+@pytest.mark.parametrize(("where", "command"), commands())
+def test_commands_are_accepted(
+    where: str, command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program, *arguments = shlex.split(command)
+    if program == "shoal":
+        monkeypatch.chdir(tmp_path)
+        for file in [word for word in arguments if word.endswith((".pdf", ".tar", ".iso"))]:
+            Path(file).touch()
+        _parse(arguments)
+    elif program == "make":
+        targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+        assert {word for word in arguments if "=" not in word} <= set(targets)
+    elif program == "python" and arguments[0] == "-m":
+        assert importlib.util.find_spec(arguments[1]) is not None
+    elif program.startswith("scripts/"):
+        assert (ROOT / program).exists()
+
+
+def _parse(arguments: list[str]) -> None:
+    """Parse the arguments of `shoal` down to the last sub-command, and run nothing."""
+    command = typer.main.get_command(app)
+    context = command.make_context("shoal", arguments)
+    while hasattr(command, "resolve_command"):
+        rest = [*context._protected_args, *context.args]
+        if not rest:
+            return
+        _, command, rest = command.resolve_command(context, rest)
+        context = command.make_context(command.name, rest, parent=context)
+
+
+@pytest.mark.parametrize("block", blocks("json"), ids=str)
+def test_json_can_be_read(block: Block) -> None:
+    # An ellipsis stands for a figure, or for more of the same.
+    text = re.sub(r",\s*…(?=\s*[,\]}])|(?<=[\[{])…(?=[\]}])", "", block.text)
+    json.loads(text.replace("…", "0"))
+
+
+@pytest.mark.parametrize("block", blocks("toml"), ids=str)
+def test_configuration_is_accepted(block: Block, tmp_path: Path) -> None:
+    table = tomllib.loads(block.text)
+    if "link" in table:
+        parse(table, tmp_path)
+
+
+@pytest.mark.parametrize("block", blocks("text"), ids=str)
+def test_a_program_is_not_hidden_in_plain_text(block: Block) -> None:
+    assert not re.search(r"\b(bus|shoal|spark)\.\w+\(|^\$ ", block.text, re.MULTILINE)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [line for block in blocks("text") if "topics.md" in block.page for line in block.text.splitlines()],
+)
+def test_the_errors_of_the_page_on_topics_are_those_of_the_code(line: str) -> None:
+    with shoal.connect("inproc://blocks") as bus, pytest.raises(shoal.ShoalError) as raised:
+        bus.publish(re.findall(r"[\"']([^\"']*)[\"']", line)[0], 1)
+    assert line in str(raised.value)
