@@ -458,8 +458,14 @@ class StoreChannel:
             self._pump()
 
     def _is_another(self, wanted: Here) -> bool:
+        """Whether a store is not the one in use, or was started again since the session began.
+
+        A session can begin before the announcement of a new run is heard: then the store's greeting names it.
+        """
         here = self._here
-        return here is None or (wanted.store, wanted.run) != (here.store, here.run)
+        if here is None or wanted.store != here.store:
+            return True
+        return wanted.run not in ((here.run, self._session.run) if self.is_open else (here.run,))
 
     def _hear_heres(self) -> None:
         heres = self._heres

@@ -70,14 +70,15 @@ class PlainStore:
 
     # --- what a test does to it ---
 
-    def start(self) -> None:
+    def start(self, *, announced: bool = True) -> None:
         self.run = secrets.token_hex(8)
         self.sessions: dict[str, Body] = {}
         self.consumers: dict[tuple[str, int], PlainConsumer] = {}
         self._leases = iter(range(secrets.randbits(20), 1 << 60))
         self._requests = self.bus.subscribe(requests_topic(self.id), self._on_message)
-        self._who = self.bus.subscribe(WHO, lambda message: self.say_here())
-        self.say_here()
+        self._who = self.bus.subscribe(WHO, lambda message: self.say_here() if announced else None)
+        if announced:
+            self.say_here()
 
     def stop(self) -> None:
         """Die: everything volatile is gone, and nobody is told."""

@@ -534,6 +534,30 @@ def test_a_store_that_starts_again_delivers_again_what_was_not_acknowledged(
     assert not store.queues["orders"].ready
 
 
+def test_a_store_that_announces_itself_after_it_was_found_again_keeps_the_session(
+    bus: shoal.Bus, store: PlainStore
+) -> None:
+    # A request of the old session can reach the new run before the client hears its announcement.
+    queue = bus.queue("orders")
+    queue.send("x")
+    consumer = queue.consume(ack="manual")
+    assert consumer.receive(PATIENCE_S) is not None
+    store.stop()
+    store.start(announced=False)
+    queue.browse()
+    again = consumer.receive(PATIENCE_S)
+    assert again is not None
+    (channel,) = bus._connection.channels
+    place = (store.id, ())
+    for _ in range(2):
+        # The client's thread takes its decision on the first announcement before it hears the second one.
+        before = time.monotonic()
+        store.say_here()
+        until(lambda since=before: channel._finder._heard[place][0] >= since)  # type: ignore[misc]
+    consumer.ack(again)
+    assert not store.queues["orders"].ready
+
+
 def test_browsing_takes_nothing(bus: shoal.Bus, store: PlainStore) -> None:
     queue = bus.queue("orders")
     for number in range(3):
