@@ -77,6 +77,22 @@ def test_lines_of_standard_input_are_published_one_by_one(bus: shoal.Bus, domain
     assert bodies == ["one", "two"]
 
 
+def test_the_last_value_comes_first_and_then_what_is_published(bus: shoal.Bus, domain: str) -> None:
+    keeper = start("pub", domain, "prices/ACME", "10.25", "--retain", "--json-body")
+    try:
+        assert keeper.stderr is not None
+        assert "retaining the last value of prices/ACME until Ctrl-C" in keeper.stderr.readline()
+        watching = start("sub", domain, "prices/*", "--retained", "--json", "--count", "2")
+        assert watching.stdout is not None
+        assert json.loads(watching.stdout.readline())["body"] == 10.25
+        bus.publish("prices/ACME", 10.75)
+        status, output, _ = finish(watching)
+        assert (status, json.loads(output)["body"]) == (0, 10.75)
+    finally:
+        keeper.terminate()
+        assert finish(keeper)[0] == 143
+
+
 def test_publishing_to_nobody_says_so(domain: str) -> None:
     status, output, errors = finish(start("pub", domain, "a", "x", "--wait", "0.1"))
     assert (status, output) == (0, "")

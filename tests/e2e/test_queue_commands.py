@@ -11,8 +11,10 @@ from typer.testing import CliRunner
 
 import shoal
 from shoal import history
+from shoal.cli import finding
 from shoal.cli.app import app
 from shoal.processes.store import StoreProcess
+from shoal.store.status import read_status
 
 
 @pytest.fixture(scope="module")
@@ -44,6 +46,47 @@ def test_queues_are_listed_looked_into_moved_and_emptied(store: StoreProcess) ->
     assert run(store, "purge", "failed").startswith("1150 messages dropped")
     assert run(store, "move", "orders", "again").startswith("51 messages moved")
     assert run(store, "peek", "orders") == ""
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("queue", "list"),
+        ("queue", "peek", "orders"),
+        ("queue", "send", "orders", "tea"),
+        ("pub", "orders", "tea", "--persistent"),
+        ("sub", "orders", "--durable", "desk"),
+    ],
+)
+def test_without_a_store_a_command_says_within_a_second_or_two_what_to_start(
+    arguments: tuple[str, ...], store: StoreProcess
+) -> None:
+    domain = f"{store.domain}-empty"
+    began = time.monotonic()
+    result = CliRunner().invoke(app, [*arguments, "--domain", domain, "--interface", "lo"])
+    assert time.monotonic() - began < 5 * finding.LOOK_S
+    assert result.exit_code == 1
+    assert "No store answered within 1.0 s" in result.output
+    assert f"Start one: shoal store --data ./data --domain {domain}" in result.output
+    assert "connect(" not in result.output, "no Python"
+
+
+def test_a_store_is_found_by_its_address_alone(store: StoreProcess) -> None:
+    run(store, "send", "by-address", "tea")
+    url = read_status(store.directory)["urls"][0]
+    result = CliRunner().invoke(app, ["queue", "peek", "by-address", "--url", url, "--domain", store.domain])
+    assert result.exit_code == 0, result.output
+    assert "tea" in result.output
+
+
+def test_queues_that_a_program_holds_in_memory_are_listed(store: StoreProcess) -> None:
+    where = {"domain": f"{store.domain}-memory", "interface": "lo"}
+    with shoal.connect(**where) as worker:
+        worker.queue("jobs").send("work", persistent=False, timeout_s=PATIENCE_S)
+        arguments = ["queue", "list", "--json", "--domain", where["domain"], "--interface", "lo"]
+        result = CliRunner().invoke(app, [*arguments, "--timeout", str(PATIENCE_S)])
+        assert result.exit_code == 0, result.output
+        assert json.loads(result.output)["name"] == "jobs"
 
 
 def test_what_a_job_reserved_is_given_back(store: StoreProcess) -> None:

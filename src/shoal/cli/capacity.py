@@ -16,7 +16,17 @@ from rich.console import Console
 
 from shoal.capacity import Estimate, Estimator, Model, Replication, Waiting, Workload
 from shoal.capacity.estimator import Load
-from shoal.cli.pipeline import Conf, Json, Master, Option_, Remote, Store, spark_session, told_plainly
+from shoal.cli.pipeline import (
+    Conf,
+    Json,
+    Master,
+    Option_,
+    Remote,
+    Store,
+    spark_progress,
+    spark_session,
+    told_plainly,
+)
 from shoal.cli.pipeline import pairs as _pairs
 from shoal.errors import LinkError, StoreUnavailableError
 
@@ -53,7 +63,11 @@ def fit(
     with told_plainly("capacity fit"):
         from shoal.spark.pipelines import capacity as pipeline
 
-        with _served(store) as address, spark_session("capacity", master, remote, conf) as spark:
+        with (
+            _served(store) as address,
+            spark_session("capacity", master, remote, conf) as spark,
+            spark_progress(spark, "fitting"),
+        ):
             found = pipeline.capacity(
                 spark, run, store=address, options=_pairs(option), valid_only=not any_sample, publish=publish
             )

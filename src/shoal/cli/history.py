@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from shoal.cli.connection import plain_endings
 from shoal.cli.message_text import body_text, printable
+from shoal.cli.progress import Progress
 from shoal.errors import ConfigError
 from shoal.selector import Selector
 
@@ -260,16 +260,16 @@ def _export(reader: "History", patterns: list[str], query: dict[str, Any], path:
     fixed |= {"start": counted["from"], "end": counted["end"], "incarnation": reader.info()["incarnation"]}
     schema = schema_of(query["columns"] or DEFAULT_COLUMNS, query["properties"])
     partial = path.with_name(path.name + ".part")
-    looks = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    written, total = 0, counted["rows"]
     try:
         with (
             pq.ParquetWriter(partial, schema, compression="zstd") as writer,
-            Progress(*looks, console=Console(stderr=True)) as progress,
+            Progress(f"writing {path.name}") as progress,
         ):
-            task = progress.add_task(path.name, total=counted["rows"])
             for batch in reader.batches(patterns, **fixed):
                 writer.write_batch(batch)
-                progress.advance(task, batch.num_rows)
+                written += batch.num_rows
+                progress.tell(f"{path.name}: {written:,} of {total:,} messages", written / max(total, 1))
         partial.replace(path)
     finally:
         partial.unlink(missing_ok=True)

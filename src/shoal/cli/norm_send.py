@@ -4,11 +4,10 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
 from shoal.cli.connection import plain_endings
 from shoal.cli.norm_options import DEFAULTS, Group, Interface, Node, Port, node_from_text, optional_node
+from shoal.cli.progress import Progress
 from shoal.errors import FlushError, FullError, ShoalError
 from shoal.norm import FileFailed, ObjectSent, Session
 
@@ -72,8 +71,9 @@ def send(
         for path in files:
             if path.is_file() and path.stat().st_size == 0:
                 raise ShoalError(f"{path} is empty, and NORM has no empty objects: leave it out")
-        with Session(**options) as session:
-            failed = _send_all(session, files)
+        with Session(**options) as session, Progress() as progress:
+            failed = _send_all(session, files, progress)
+            progress.tell(f"waiting for receivers, {wait:g} s at the most", 1.0)
             silent = _wait_for_ackers(session, wait) if to else ()
             announced = session.close(wait)
             heard = session.stats()["datagrams_received"] > 0
@@ -89,30 +89,27 @@ def send(
         raise typer.Exit(1)
 
 
-def _send_all(session: Session, files: list[Path]) -> dict[Path, str]:
+def _send_all(session: Session, files: list[Path], progress: Progress) -> dict[Path, str]:
     """Send every file, and return those that could not be read to their end."""
-    console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
-    with Progress(*columns, console=console, disable=not console.is_terminal, transient=True) as progress:
-        sizes = {path: path.stat().st_size for path in files}
-        total = sum(sizes.values())
-        task = progress.add_task("sending", total=total)
-        waiting = list(files)
-        sending: dict[int, Path] = {}
-        failed: dict[Path, str] = {}
-        segment_bytes = session.config.segment_bytes or 0
-        while waiting or sending:
-            if waiting and (number := _try_send(session, waiting[0])) is not None:
-                sending[number] = waiting.pop(0)
-                continue
-            event = session.receive(_GLANCE_S)
-            if isinstance(event, FileFailed) and event.object in sending:
-                failed[sending.pop(event.object)] = event.why
-            elif isinstance(event, ObjectSent) and event.object in sending:
-                path = sending.pop(event.object)
-                print(f"sent {path} {sizes[path]} bytes", flush=True)
-            progress.update(task, completed=min(session.stats()["segments_sent"] * segment_bytes, total))
-        return failed
+    sizes = {path: path.stat().st_size for path in files}
+    total = sum(sizes.values())
+    waiting = list(files)
+    sending: dict[int, Path] = {}
+    failed: dict[Path, str] = {}
+    segment_bytes = session.config.segment_bytes or 0
+    while waiting or sending:
+        if waiting and (number := _try_send(session, waiting[0])) is not None:
+            sending[number] = waiting.pop(0)
+            continue
+        event = session.receive(_GLANCE_S)
+        if isinstance(event, FileFailed) and event.object in sending:
+            failed[sending.pop(event.object)] = event.why
+        elif isinstance(event, ObjectSent) and event.object in sending:
+            path = sending.pop(event.object)
+            print(f"sent {path} {sizes[path]} bytes", flush=True)
+        sent = min(session.stats()["segments_sent"] * segment_bytes, total)
+        progress.tell(f"{sent / 1e6:,.1f} of {total / 1e6:,.1f} MB sent", sent / max(total, 1))
+    return failed
 
 
 def _try_send(session: Session, path: Path) -> int | None:

@@ -17,6 +17,7 @@ from rich.console import Console
 from rich.table import Table
 
 from shoal.cli.connection import Domain, Interface, Url, connect, plain_endings
+from shoal.cli.progress import Progress
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -104,7 +105,7 @@ def archive(
                 every=every,
                 options=pairs(option),
             )
-            _wait(query)
+            _wait(query, follow=follow)
         if compact:
             before, after = pipeline.compact(directory)
             typer.echo(f"compacted {before} files into {after}")
@@ -136,11 +137,10 @@ def replay(
     with told_plainly("pipeline replay"):
         from shoal.spark.pipelines.replay import replay as pipeline
 
-        console = Console(stderr=True)
         with (
             spark_session("replay", master, None, conf) as spark,
             connect(url, domain, interface) as bus,
-            console.status("reading") as status,
+            Progress("reading") as progress,
         ):
             bus.wait_for_subscribers(f"{prefix or 'any'}/any", 1, timeout_s=wait)
             done = pipeline(
@@ -153,7 +153,7 @@ def replay(
                 prefix=prefix,
                 property_schema=property_schema,
                 options=pairs(option),
-                told=lambda count: status.update(f"{count:,} messages"),
+                told=lambda count: progress.tell(f"{count:,} messages"),
             )
         typer.echo(
             f"{done.messages:,} messages in {done.seconds:.1f} s, the latest {done.late_max_s * 1000:.1f} "
@@ -209,9 +209,10 @@ def stats(
                 query = pipeline.follow_stats(
                     spark, topics, checkpoint=place, shown=lambda found: _show_stats(found, json), **chosen
                 )
-                _wait(query, quiet=True)
+                _wait(query, follow=True, quiet=True)
                 return
-            found = pipeline.stats(spark, topics, **chosen)
+            with spark_progress(spark, "measuring"):
+                found = pipeline.stats(spark, topics, **chosen)
         if plot is not None:
             pipeline.plot(found, plot)
         _show_stats(found, json)
@@ -231,7 +232,7 @@ def audit(
     with told_plainly("pipeline audit"):
         from shoal.spark.pipelines.audit import audit as pipeline
 
-        with spark_session("audit", master, remote, conf) as spark:
+        with spark_session("audit", master, remote, conf) as spark, spark_progress(spark, "auditing"):
             found = pipeline(spark, topics, store=store, options=pairs(option))
         if json is not None:
             _write(json, [json_text.dumps(found.to_dict(), indent=2, default=str)])
@@ -279,7 +280,7 @@ def spark_session(
     before = SparkSession.getActiveSession()
     with (
         os.fdopen(os.dup(2), "w") as terminal,
-        Console(file=terminal).status("starting Spark"),
+        Progress("starting Spark", Console(file=terminal, highlight=False)),
         filtered(),
     ):
         spark = shoal.spark.session(
@@ -292,16 +293,42 @@ def spark_session(
             spark.stop()
 
 
-def _wait(query: "StreamingQuery", *, quiet: bool = False) -> None:
-    """Follow a query to its end, or until Ctrl-C; the last line tells what it did."""
+def spark_progress(spark: "SparkSession", text: str) -> Progress:
+    """Show how many of Spark's tasks are done; a Spark Connect server does not tell."""
+
+    def look(progress: Progress) -> None:
+        context = getattr(spark, "_sc", None)
+        if context is None:
+            return
+        tracker = context.statusTracker()
+        stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
+        tasks = sum(stage.numTasks for stage in stages if stage is not None)
+        done = sum(stage.numCompletedTasks for stage in stages if stage is not None)
+        if tasks:
+            progress.tell(f"{text}: {done} of {tasks} tasks of this stage", done / tasks)
+
+    return Progress(text, look=look)
+
+
+def _wait(query: "StreamingQuery", *, follow: bool, quiet: bool = False) -> None:
+    """Follow a query to its end, or until Ctrl-C; the last line tells what it did.
+
+    In a log, a query that ends shows its progress; one that follows has a line for each micro-batch, unless
+    it is `quiet`.
+    """
     from shoal.spark import progress
 
     console = Console(stderr=True, highlight=False)
-    with console.status("running; Ctrl-C stops, and a second start goes on from here") as status:
+    shown = Progress("running; Ctrl-C stops, and a second start goes on from here", console)
+    shows_pace = console.is_terminal or not follow
+    with shown if shows_pace else contextlib.nullcontext():
+        last = ""
 
         def told(line: str) -> None:
-            status.update(line)
-            if not quiet and not console.is_terminal:
+            nonlocal last
+            last = line
+            shown.tell(line)
+            if not shows_pace and not quiet:
                 console.print(line)
 
         # No KeyboardInterrupt: it would come in the middle of a call to Spark's JVM, which logs it at length.
@@ -311,6 +338,8 @@ def _wait(query: "StreamingQuery", *, quiet: bool = False) -> None:
             progress.wait(query, told, stopping=stopping)
         finally:
             signal.signal(signal.SIGINT, before)
+    if last and not follow and not console.is_terminal:
+        console.print(last)
     failed = query.exception()
     if failed is not None:
         raise failed

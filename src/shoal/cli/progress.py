@@ -5,6 +5,7 @@ On a terminal one line is rewritten. Elsewhere, in a log or a pipe, a new line i
 
 import threading
 import time
+from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
@@ -14,6 +15,8 @@ from rich.console import Console
 FIRST_S, EVERY_S = 2.0, 5.0
 #: How often the line on a terminal is rewritten.
 REFRESH_S = 0.5
+#: From when on the time so far is worth a word.
+SO_FAR_S = 2.0
 
 
 class Pace:
@@ -35,9 +38,12 @@ class Pace:
         self._began, self._share = now, 0.0
 
     def line(self, now: float) -> str:
-        """What happens now, with the time left once there is something to estimate it from."""
-        if not 0.0 < self._share < 1.0:
+        """What happens now, with the time left; if that cannot be estimated, with the time so far."""
+        if self._share >= 1.0:
             return self._text
+        if not self._share:
+            so_far_s = now - self._began
+            return f"{self._text}, {duration(so_far_s)} so far" if so_far_s >= SO_FAR_S else self._text
         left_s = (now - self._began) * (1.0 - self._share) / self._share
         return f"{self._text}, about {duration(left_s)} left"
 
@@ -81,9 +87,18 @@ def duration(seconds: float) -> str:
 
 
 class Progress:
-    """Shows a pace while a `with` block runs."""
+    """Shows a pace while a `with` block runs.
 
-    def __init__(self, text: str = "starting", console: Console | None = None) -> None:
+    `look` is called before each line, on the thread that prints it: it may `tell` what it sees.
+    """
+
+    def __init__(
+        self,
+        text: str = "starting",
+        console: Console | None = None,
+        look: "Callable[[Progress], object] | None" = None,
+    ) -> None:
+        self._look = look
         self.pace = Pace(time.monotonic())
         self.pace.tell(text)
         self._console = console or Console(stderr=True, highlight=False)
@@ -98,6 +113,8 @@ class Progress:
     def _show(self) -> None:
         wait_s = REFRESH_S if self._status else FIRST_S
         while not self._over.wait(wait_s):
+            if self._look is not None:
+                self._look(self)
             line = self.pace.line(time.monotonic())
             if self._status:
                 self._status.update(line)

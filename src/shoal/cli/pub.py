@@ -8,6 +8,7 @@ import typer
 
 import shoal
 from shoal.cli.connection import Domain, Interface, Url, connect, plain_endings
+from shoal.cli.finding import find_store
 from shoal.cli.message_options import JsonBody, Priority, Properties, Stdin, Ttl, bodies
 from shoal.cli.message_text import property_from_text
 
@@ -60,6 +61,8 @@ def pub(
         properties = dict(map(property_from_text, property_ or ()))
         sent = bodies(body, json_body, count, stdin)
         with connect(url, domain, interface) as bus:
+            if persistent:
+                find_store(bus, None)
             heard = persistent or retain or bus.wait_for_subscribers(topic, 1, wait)
             published = _publish(bus, topic, sent, interval, properties, priority, ttl, persistent, retain)
             bus.flush()

@@ -1,14 +1,17 @@
 """`shoal queue`: see what waits in queues, and put right what went wrong."""
 
+import contextlib
 import itertools
 import json as json_module
 import sys
+from collections.abc import Iterator
 from typing import Annotated, Any
 
 import typer
 
 import shoal
 from shoal.cli.connection import Domain, Interface, Url, connect, plain_endings
+from shoal.cli.finding import ANSWER_S, find_store
 from shoal.cli.message_options import JsonBody, Priority, Properties, Stdin, Ttl, bodies
 from shoal.cli.message_text import for_people, for_programs, property_from_text
 
@@ -21,33 +24,54 @@ app = typer.Typer(
 Name = Annotated[str, typer.Argument(help="The queue's name.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object a line.")]
 Selecting = Annotated[str | None, typer.Option(help="Only messages that match, as in JMS.")]
-Timeout = Annotated[float, typer.Option(min=0.0, help="Seconds to wait for the store.")]
+Timeout = Annotated[
+    float | None,
+    typer.Option(
+        min=0.0,
+        help="Seconds to wait for the store. Default: 1 to find it, 10 for its answer.",
+        show_default=False,
+    ),
+]
 
 
 #: What `list` prints of a queue; `--json` prints all.
 COLUMNS = ("name", "messages", "bytes", "ready", "waiting", "in_flight", "consumers", "dead_letter")
 
-#: A store moves so many messages at once, at the most.
-MOVE_MAX = 1000
+#: Messages that a store moves or drops within one answer, and the time that takes at the most.
+MOVE_MAX, MOVE_S = 1000, 60.0
+
+
+@contextlib.contextmanager
+def _at_store(
+    command: str, url: str | None, domain: str | None, interface: str | None, timeout_s: float | None
+) -> Iterator[shoal.Bus]:
+    """A connection that has found the store; its errors are printed as one line."""
+    with plain_endings(f"queue {command}"), connect(url, domain, interface) as bus:
+        find_store(bus, timeout_s, kept=False)
+        yield bus
 
 
 def ask(bus: shoal.Bus, timeout_s: float, op: str, **fields: Any) -> dict[str, Any]:
     """Ask the store something that has no call of its own."""
     body = {"op": op, **{name: value for name, value in fields.items() if value is not None}}
-    return bus._connection.ask_store(body, f"shoal queue {op}", timeout_s)
+    return bus._connection.ask_store(body, f"shoal queue {op}", timeout_s, memory=True)
+
+
+def _limit(timeout_s: float | None, default_s: float = ANSWER_S) -> float:
+    return default_s if timeout_s is None else timeout_s
 
 
 @app.command("list")
 def list_queues(
     json: Json = False,
-    timeout: Timeout = 10.0,
+    timeout: Timeout = None,
     url: Url = None,
     domain: Domain = None,
     interface: Interface = None,
 ) -> None:
     """List the queues: how many messages wait, how many are being worked on."""
-    with plain_endings("queue list"), connect(url, domain, interface) as bus:
-        queues = ask(bus, timeout, "status")["status"]["queues"]
+    with _at_store("list", url, domain, interface, timeout) as bus:
+        queues = ask(bus, _limit(timeout), "status")["status"]["queues"]
         if json:
             for queue in queues:
                 typer.echo(json_module.dumps(queue, default=str))
@@ -68,14 +92,16 @@ def peek(
     count: Annotated[int, typer.Option(min=1, help="How many messages at the most.")] = 10,
     selector: Selecting = None,
     json: Json = False,
-    timeout: Timeout = 10.0,
+    timeout: Timeout = None,
     url: Url = None,
     domain: Domain = None,
     interface: Interface = None,
 ) -> None:
     """Print the first messages that wait, without taking them."""
-    with plain_endings("queue peek"), connect(url, domain, interface) as bus:
-        for message in itertools.islice(bus.queue(queue).browse(selector=selector, timeout_s=timeout), count):
+    with _at_store("peek", url, domain, interface, timeout) as bus:
+        for message in itertools.islice(
+            bus.queue(queue).browse(selector=selector, timeout_s=_limit(timeout)), count
+        ):
             typer.echo(for_programs(message) if json else for_people(message, sys.stdout.isatty()))
 
 
@@ -83,14 +109,14 @@ def peek(
 def purge(
     queue: Name,
     selector: Selecting = None,
-    timeout: Timeout = 60.0,
+    timeout: Timeout = None,
     url: Url = None,
     domain: Domain = None,
     interface: Interface = None,
 ) -> None:
     """Drop what waits in a queue."""
-    with plain_endings("queue purge"), connect(url, domain, interface) as bus:
-        count = bus.queue(queue).purge(selector=selector, timeout_s=timeout)
+    with _at_store("purge", url, domain, interface, timeout) as bus:
+        count = bus.queue(queue).purge(selector=selector, timeout_s=_limit(timeout, MOVE_S))
         typer.echo(f"{count} messages dropped from {queue}")
 
 
@@ -100,18 +126,18 @@ def move(
     to: Annotated[str, typer.Argument(help="Where to.")],
     selector: Selecting = None,
     count: Annotated[int | None, typer.Option(min=1, help="How many messages at the most.")] = None,
-    timeout: Timeout = 60.0,
+    timeout: Timeout = None,
     url: Url = None,
     domain: Domain = None,
     interface: Interface = None,
 ) -> None:
     """Move messages into another queue, as they are: out of a dead-letter queue, for instance."""
-    with plain_endings("queue move"), connect(url, domain, interface) as bus:
+    with _at_store("move", url, domain, interface, timeout) as bus:
         wanted = None if selector is None else str(shoal.Selector(selector))
         moved, left = 0, sys.maxsize if count is None else count
         while left > 0:
             fields = {"queue": queue, "to": to, "selector": wanted, "messages": min(left, MOVE_MAX)}
-            some = int(ask(bus, timeout, "move", **fields)["messages"])
+            some = int(ask(bus, _limit(timeout, MOVE_S), "move", **fields)["messages"])
             if not some:
                 break
             moved, left = moved + some, left - some
@@ -123,14 +149,14 @@ def release(
     name: Annotated[
         str, typer.Argument(help="The name under which a job of Spark's reads: its subscription.")
     ],
-    timeout: Timeout = 10.0,
+    timeout: Timeout = None,
     url: Url = None,
     domain: Domain = None,
     interface: Interface = None,
 ) -> None:
     """Give back what a job of Spark's reserved and will not acknowledge any more."""
-    with plain_endings("queue release"), connect(url, domain, interface) as bus:
-        given = ask(bus, timeout, "unreserve", name=name)
+    with _at_store("release", url, domain, interface, timeout) as bus:
+        given = ask(bus, _limit(timeout), "unreserve", name=name)
         typer.echo(f"{given['messages']} messages given back")
 
 
@@ -146,7 +172,7 @@ def send(
     group: Annotated[str | None, typer.Option(help="Messages of one group are received in order.")] = None,
     json_body: JsonBody = False,
     stdin: Stdin = False,
-    timeout: Timeout = 10.0,
+    timeout: Timeout = None,
     url: Url = None,
     domain: Domain = None,
     interface: Interface = None,
@@ -156,6 +182,7 @@ def send(
         properties = dict(map(property_from_text, property_ or ()))
         sent = bodies(body, json_body, count, stdin)
         with connect(url, domain, interface) as bus:
+            find_store(bus, timeout, kept=False)
             target = bus.queue(queue)
             for each in sent:
                 target.send(
@@ -166,9 +193,9 @@ def send(
                     delivery_delay_s=delay,
                     group=group,
                     window=1000,
-                    timeout_s=timeout,
+                    timeout_s=_limit(timeout),
                 )
-            bus.flush(timeout)
+            bus.flush(_limit(timeout))
 
 
 @app.command("receive")
@@ -185,6 +212,7 @@ def receive(
     interface: Interface = None,
 ) -> None:
     """Take messages from a queue and print them, until Ctrl-C. Each is acknowledged when it was printed."""
+    # Without a store, this command holds the queue in memory: it may start before its first sender.
     with (
         plain_endings("queue receive"),
         connect(url, domain, interface) as bus,

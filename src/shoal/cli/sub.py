@@ -8,6 +8,7 @@ import typer
 import shoal
 from shoal.bus.consumer import StoredSubscription
 from shoal.cli.connection import Domain, Interface, Url, connect, plain_endings
+from shoal.cli.finding import find_store
 from shoal.cli.message_text import for_people, for_programs
 
 EPILOG = """
@@ -89,6 +90,7 @@ def _subscribe(
 ) -> shoal.Subscription | StoredSubscription:
     if durable is None:
         return bus.subscribe(pattern, selector=selector, correlation=correlation, retained=retained)
+    find_store(bus, None)
     return bus.subscribe(pattern, selector=selector, durable=durable)
 
 

@@ -36,13 +36,14 @@ def rows_behind(progress: Mapping[str, Any] | None) -> int | None:
 
 
 def describe(progress: Mapping[str, Any]) -> str:
-    """One line: which micro-batch, how much, how fast, how far behind."""
+    """One line: which micro-batch, how much, how fast, how far behind, and how long that takes."""
     rows, rate = progress.get("numInputRows", 0), progress.get("processedRowsPerSecond") or 0.0
     took_ms = progress.get("durationMs", {}).get("triggerExecution")
     behind = rows_behind(progress)
     parts = [f"micro-batch {progress.get('batchId')}", f"{rows:,} rows", f"{rate:,.0f} rows/s"]
     parts += [f"{took_ms:,} ms"] if took_ms is not None else []
     parts += [f"{behind:,} behind"] if behind is not None else []
+    parts += [f"about {max(1, round(behind / rate))} s left"] if behind and rate else []
     return ", ".join(parts)
 
 

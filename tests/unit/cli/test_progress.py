@@ -16,6 +16,15 @@ def test_the_time_left_follows_from_the_share_done() -> None:
     assert pace.line(140.0) == "copying"
 
 
+def test_without_a_share_the_time_so_far_is_shown_after_two_seconds() -> None:
+    pace = Pace(100.0)
+    pace.tell("fitting")
+    assert pace.line(101.9) == "fitting"
+    assert pace.line(112.0) == "fitting, 12 s so far"
+    pace.tell("fitting", 1.0)
+    assert pace.line(112.0) == "fitting", "the end needs no estimate"
+
+
 def test_rounds_estimate_the_end_once_the_first_is_over() -> None:
     pace = Pace(0.0)
     rounds = RoundPace(pace, 5)
@@ -24,7 +33,7 @@ def test_rounds_estimate_the_end_once_the_first_is_over() -> None:
     for at, contestant in ((10.0, "shoal"), (12.0, "zmq")):
         rounds.follow(1, contestant, "", at)
         rounds.follow(1, contestant, "fast", at + 2.0)
-    assert pace.line(14.0) == "round 1 of 5, zmq: fast"
+    assert pace.line(14.0) == "round 1 of 5, zmq: fast, 4 s so far"
     rounds.follow(2, "shoal", "", 14.0)
     assert pace.line(14.0) == "round 2 of 5, shoal, about 16 s left"
     rounds.follow(2, "shoal", "fast", 16.0)
@@ -49,6 +58,15 @@ def test_a_round_number_that_falls_begins_another_part() -> None:
 )
 def test_a_duration_is_short(seconds: float, text: str) -> None:
     assert duration(seconds) == text
+
+
+def test_what_a_command_looks_at_is_in_the_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "FIRST_S", 0.0)
+    monkeypatch.setattr(progress, "EVERY_S", 0.001)
+    written = StringIO()
+    with Progress("fitting", Console(file=written), look=lambda shown: shown.tell("3 of 4 tasks", 0.75)):
+        while "3 of 4 tasks, about" not in written.getvalue():
+            pass
 
 
 def test_lines_come_where_output_is_no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:

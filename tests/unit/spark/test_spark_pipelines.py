@@ -175,7 +175,9 @@ PROGRESS = {
 
 
 def test_progress_is_one_line_with_the_lag():
-    assert describe(PROGRESS) == "micro-batch 3, 2,000 rows, 4,000 rows/s, 500 ms, 1,234 behind"
+    assert (
+        describe(PROGRESS) == "micro-batch 3, 2,000 rows, 4,000 rows/s, 500 ms, 1,234 behind, about 1 s left"
+    )
     assert rows_behind({"sources": [{"latestOffset": {"rowsBehind": 7}}]}) == 7
     assert rows_behind({"sources": [{"latestOffset": "junk"}]}) is None
     assert rows_behind(None) is None
