@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Hashable
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, overload
 
 from shoal._core import Message
 from shoal.bus.arguments import check_count, check_seconds
@@ -51,6 +51,12 @@ class Consumer(ConsumerBase):
         # Nobody waits where the loop is closed.
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._arrived.set)
+
+    @overload
+    def receive(self, timeout_s: None = None) -> Coroutine[Any, Any, Message]: ...
+
+    @overload
+    def receive(self, timeout_s: float | None) -> Coroutine[Any, Any, Message | None]: ...
 
     def receive(self, timeout_s: float | None = None) -> Coroutine[Any, Any, Message | None]:
         """The next message, or `None` if none came in time. Raises what `shoal.Bus`'s consumers raise."""
@@ -196,6 +202,12 @@ class StoredSubscription(Consumer):
             # Whoever does not wait any more does not want it.
             self._opening.cancel()
             raise
+
+    @overload
+    async def receive(self, timeout_s: None = None) -> Message: ...
+
+    @overload
+    async def receive(self, timeout_s: float | None) -> Message | None: ...
 
     async def receive(self, timeout_s: float | None = None) -> Message | None:
         """The next message, or `None` if none came in time. Raises what `shoal.Bus`'s consumers raise."""

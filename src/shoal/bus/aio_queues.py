@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Coroutine, Hashable, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, Unpack
+from typing import TYPE_CHECKING, Any, Self, Unpack, overload
 
 from shoal._core import Message
 from shoal.bus.aio_consumer import Consumer
@@ -105,6 +105,12 @@ class Queue(QueueBase):
                 await opened.close()
         return own
 
+    @overload
+    def receive(self, timeout_s: None = None) -> Coroutine[Any, Any, Message]: ...
+
+    @overload
+    def receive(self, timeout_s: float | None) -> Coroutine[Any, Any, Message | None]: ...
+
     def receive(self, timeout_s: float | None = None) -> Coroutine[Any, Any, Message | None]:
         """The next message, or `None` if none came in time; the task that calls has finished the last one."""
         check_seconds("timeout_s", timeout_s, none="no end")
@@ -119,6 +125,8 @@ class Queue(QueueBase):
         except NoStoreError:
             raise
         except StoreUnavailableError:
+            if timeout_s is None:
+                raise
             return None
         return await consumer._receive(reader, left(deadline))
 
@@ -196,6 +204,12 @@ class Transaction(TransactionBase):
     def __init__(self, bus: "Bus", channel: StoreChannel, id: str | None) -> None:
         super().__init__(bus._connection, channel, id)
         self._bus = bus
+
+    @overload
+    async def receive(self, queue: str, timeout_s: None = None) -> Message: ...
+
+    @overload
+    async def receive(self, queue: str, timeout_s: float | None) -> Message | None: ...
 
     async def receive(self, queue: str, timeout_s: float | None = None) -> Message | None:
         """Receive a message from a queue; the commit acknowledges it. As `shoal.Transaction.receive`."""

@@ -5,7 +5,7 @@ import weakref
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, overload
 
 from shoal._core import Message
 from shoal.bus.arguments import check_count, check_seconds
@@ -41,6 +41,12 @@ class Subscription(SubscriptionBase):
     def pending(self) -> int:
         """Messages that have arrived and were not read yet."""
         return len(self._here) + super().pending
+
+    @overload
+    async def receive(self, timeout_s: None = None) -> Message: ...
+
+    @overload
+    async def receive(self, timeout_s: float | None) -> Message | None: ...
 
     async def receive(self, timeout_s: float | None = None) -> Message | None:
         """The next message, waited for if need be.

@@ -103,6 +103,7 @@ class Connection:
         self._claim: Claim | None = None
         self._persistence: Persistence | None = None
         self._retained: Retained | None = None
+        self._hinted = False
         self._transaction_chains: Chains | None = None
         self._making = threading.Lock()
         self._temporaries = itertools.count(1)
@@ -540,6 +541,16 @@ class Connection:
         )
         if line is not None:
             line.log(log, exc_info=error)
+
+    def hint_at_levels(self, topic: str) -> None:
+        """Log once that dots separate no levels, where a topic has dots alone and no program subscribes to it.
+
+        Publishing alone is no reason: dots are right in names of files and hosts.
+        """
+        if self._hinted or "." not in topic or "/" in topic or self.node.subscribers(topic):
+            return
+        self._hinted = True
+        notices.DOTTED_TOPIC(topic=topic, meant=topic.replace(".", "/")).log(log)
 
     def say_held(self) -> None:
         """Log how much was not logged."""

@@ -7,7 +7,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterator
 from types import TracebackType
-from typing import Any, NoReturn, Self
+from typing import Any, NoReturn, Self, overload
 
 from shoal import _core
 from shoal._core import Message
@@ -228,6 +228,12 @@ class Consumer(ConsumerBase):
             raise
         with self._changed:
             self._inbox.on_change.append(self._changed.notify_all)
+
+    @overload
+    def receive(self, timeout_s: None = None) -> Message: ...
+
+    @overload
+    def receive(self, timeout_s: float | None) -> Message | None: ...
 
     def receive(self, timeout_s: float | None = None) -> Message | None:
         """The next message, waited for if need be.

@@ -48,6 +48,7 @@ def wait_for_subscribers(
         if len(connection.node.subscribers(topic)) >= count:
             return True
         if _is_over(deadline):
+            connection.hint_at_levels(topic)
             return False
         yield deadline
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, Unpack
+from typing import TYPE_CHECKING, Any, Self, Unpack, overload
 
 from shoal._core import Message, read_rows
 from shoal.bus.arguments import check_choice, check_count, check_flag, check_seconds, selector_of
@@ -229,6 +229,12 @@ class Queue(QueueBase):
                 own = self._bus._receivers[self._name] = self.consume(timeout_s=left(deadline))
             return own
 
+    @overload
+    def receive(self, timeout_s: None = None) -> Message: ...
+
+    @overload
+    def receive(self, timeout_s: float | None) -> Message | None: ...
+
     def receive(self, timeout_s: float | None = None) -> Message | None:
         """The next message, or `None` if none came in time; acknowledged when this thread takes the next."""
         check_seconds("timeout_s", timeout_s, none="no end")
@@ -238,6 +244,8 @@ class Queue(QueueBase):
         except NoStoreError:
             raise
         except StoreUnavailableError:
+            if timeout_s is None:
+                raise
             return None
         return consumer.receive(left(deadline))
 

@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Iterator
 from types import TracebackType
-from typing import TYPE_CHECKING, NoReturn, Self
+from typing import TYPE_CHECKING, NoReturn, Self, overload
 
 from shoal import _core
 from shoal._core import Message
@@ -72,6 +72,12 @@ class Subscription(SubscriptionBase):
     """
 
     __slots__ = ("__weakref__",)
+
+    @overload
+    def receive(self, timeout_s: None = None) -> Message: ...
+
+    @overload
+    def receive(self, timeout_s: float | None) -> Message | None: ...
 
     def receive(self, timeout_s: float | None = None) -> Message | None:
         """The next message, waited for if need be.

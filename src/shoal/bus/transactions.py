@@ -3,7 +3,7 @@
 import secrets
 import threading
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
+from typing import TYPE_CHECKING, Any, Literal, Self, Unpack, overload
 
 from shoal._core import Message, RowsBuilder
 from shoal.bus.options import MessageOptions
@@ -244,6 +244,12 @@ class Transaction(TransactionBase):
     def _need_store(self) -> None:
         patience_s = self._timeout_s
         ask(lambda done: self._channel.when_ready(KEPT, done, patience_s=patience_s), patience_s, KEPT)
+
+    @overload
+    def receive(self, queue: str, timeout_s: None = None) -> Message: ...
+
+    @overload
+    def receive(self, queue: str, timeout_s: float | None) -> Message | None: ...
 
     def receive(self, queue: str, timeout_s: float | None = None) -> Message | None:
         """Receive a message from a queue; the commit acknowledges it, a rollback gives it back.

@@ -324,3 +324,16 @@ def test_an_infinite_time_is_as_long_as_it_takes(bus: shoal.Bus) -> None:
         assert bus.run(math.inf)
         assert list(bus.events(math.inf)) == []
         ending.join()
+
+
+def test_a_topic_with_dots_that_no_program_subscribes_to_hints_at_slashes_once(
+    domain: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with shoal.connect(domain) as bus, bus.subscribe("web1.example.com"):
+        assert bus.wait_for_subscribers("web1.example.com", 2, timeout_s=0.0) is False
+        assert bus.wait_for_subscribers("files/report.csv", timeout_s=0.0) is False
+        assert caplog.text == "", "names may have dots"
+        for _ in range(2):
+            assert bus.wait_for_subscribers("prices.ACME", timeout_s=0.0) is False
+    assert caplog.text.count("SHOAL-2116") == 1
+    assert "did you mean 'prices/ACME'?" in caplog.text
