@@ -543,7 +543,7 @@ class Connection:
             line.log(log, exc_info=error)
 
     def hint_at_levels(self, topic: str) -> None:
-        """Log once that dots separate no levels, where a topic has dots alone and no program subscribes to it.
+        """Log once that dots separate no levels, if a topic has only dots and no subscriber.
 
         Publishing alone is no reason: dots are right in names of files and hosts.
         """

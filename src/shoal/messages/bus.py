@@ -39,8 +39,8 @@ CLOSED_UNDELIVERED = warning(
 UNCLOSED = warning(2115, "{what} was not closed.", "Close it, or use `with`.")
 DOTTED_TOPIC = warning(
     2116,
-    "No program subscribes to topic {topic!r}. '/' separates levels, and dots are part of a name: did you mean "
-    "{meant!r}?",
+    "No program subscribes to topic {topic!r}. '/' separates levels, and dots are part of a name: did you "
+    "mean {meant!r}?",
 )
 STORE_DOWN = warning(
     2201, "Store {name!r} is not responding. Unconfirmed messages are kept and will be sent again."
