@@ -1,16 +1,18 @@
 """Messages that a store must keep: on their way there, and, under the same identity, to live subscribers.
 
-Without an outbox they are kept in memory until the store has them, and `publish` waits for that. With one
+Without an outbox they are kept in memory until the store has them, and `publish` waits for that. Live
+subscribers get them at once within the store's credit, and otherwise when they are stored. With an outbox
 they are kept on the disk of this program, and go to the store when there is one.
 """
 
+import logging
 import threading
 import time
 import weakref
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from shoal._core import RowsBuilder
+from shoal._core import RowsBuilder, pass_on
 from shoal.bus.arguments import check_count, check_seconds
 from shoal.bus.outbox import Outbox
 from shoal.bus.outbox_thread import OutboxThread
@@ -21,10 +23,20 @@ from shoal.bus.store_errors import seconds
 from shoal.bus.store_protocol import NAME_BYTES_MAX, is_queue_name, queue_topic
 from shoal.bus.store_session import Done
 from shoal.bus.store_waits import ask
-from shoal.errors import ClosedError, FlushError, InvalidDestinationError, StoreUnavailableError
+from shoal.errors import (
+    ClosedError,
+    FlushError,
+    FullError,
+    InvalidDestinationError,
+    ShoalError,
+    StoreUnavailableError,
+)
+from shoal.messages import bus as notices
 
 if TYPE_CHECKING:
     from shoal.bus.connection import Connection
+
+log = logging.getLogger("shoal.bus")
 
 #: The ordered path of persistent messages; the lanes of a link are 1 to 4.
 CHAIN = 5
@@ -75,7 +87,11 @@ class Persistence:
             publisher = connection.node.publisher
             self._builder = RowsBuilder(publisher, CHAIN)
             builder = self._builder
-            self.chain = Chain(publisher, CHAIN, builder.take, lambda: builder.waiting_bytes)
+            self.chain = Chain(
+                publisher, CHAIN, builder.take, lambda: builder.waiting_bytes, publish=self._publish_stored
+            )
+        #: The last message that live subscribers get when it is stored.
+        self._last_stored_first = 0
         channel.add_chain(self.chain)
 
     @property
@@ -181,23 +197,28 @@ class Persistence:
 
     def room(self, window: int | None) -> int:
         """The number that must be stored before one more is added; 0 if none."""
-        if self.chain.unstored_bytes + self._builder.waiting_bytes > UNSTORED_BYTES_MAX:
+        if self._unstored_bytes > UNSTORED_BYTES_MAX:
             return self.last
         return 0 if window is None else self.last + 1 - window
 
     def add(
         self, topic: str, body: Any, headers: dict[str, Any], timeout_s: float | None, *, claimed: bool
     ) -> int:
-        """Give a message its number, and publish it for live subscribers.
+        """Give a message its number, and publish it for live subscribers if the store's credit covers it.
 
         If its caller waits for it next it is `claimed`: a refusal that comes before is for nobody else.
         """
         connection = self._connection()
         node = None if connection is None or topic.startswith("_queue/") else connection.node
         with self._order:
-            number = self._builder.next
+            number, live = self._builder.next, self.chain.live
             if claimed:
                 self.chain.claimed.add(number)
+            if node is not None and self._is_covered(topic):
+                # Before a thread takes it to the store.
+                self.chain.live = number
+            elif node is not None:
+                self._last_stored_first, node = number, None
             try:
                 return self._builder.add(
                     topic,
@@ -210,7 +231,31 @@ class Persistence:
                 )
             except BaseException:
                 self.chain.claimed.discard(number)
+                self.chain.live = live
                 raise
+
+    @property
+    def _unstored_bytes(self) -> int:
+        return self.chain.waiting_bytes + self._builder.waiting_bytes
+
+    def _is_covered(self, topic: str) -> bool:
+        """Whether a message may be live before it is stored: behind those that wait for that it waits too."""
+        is_first = self._last_stored_first <= self.chain.stored
+        return is_first and self.channel.credit.covers(topic, self._unstored_bytes)
+
+    def _publish_stored(self, rows: bytes, redelivered: bool) -> None:
+        """Publish a message that is stored for live subscribers."""
+        connection = self._connection()
+        if connection is None:
+            return
+        try:
+            pass_on(connection.node, rows, 0.0, redelivered=redelivered)
+        except FullError:
+            raise
+        except ClosedError:
+            return
+        except ShoalError as error:
+            notices.STORED_NOT_PUBLISHED(why=error).log(log)
 
     def wait(self, number: int, done: Done, *, own: bool = True) -> None:
         """Call `done` when a message is stored; with why it is not, if it is the caller's `own`."""

@@ -8,6 +8,9 @@ stored.
 A refusal belongs to its row. A caller that waits for the row gets it. Otherwise it is kept until a caller
 asks for refusals of the row's destination, or for all of them.
 
+A row is *live* if it was published for live subscribers when it was added. Others are published when they are
+stored; until then, callers that wait for them wait on.
+
 A *patient* chain, an outbox's, gives nothing up that may be taken later: it tries again.
 """
 
@@ -18,6 +21,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from shoal._core import check_rows, split_rows
+from shoal.bus.store_credit import Publish, StoredRows
 from shoal.bus.store_errors import error_of
 from shoal.errors import ShoalError, StoreError
 
@@ -31,6 +35,8 @@ UNSTORED_BYTES_MAX = 32 << 20
 REFUSALS_MAX = 10_000
 #: How long a patient chain waits before it tries again what was refused.
 RETRY_S = 1.0
+#: Stored rows for which live subscribers have no room are published again after this.
+FULL_CHECK_S = 0.01
 #: What is refused for good, though somebody is patient.
 _FINAL = frozenset({"TOO_LONG", "BAD_ROWS", "EXISTS_NOT", "BAD_REQUEST"})
 
@@ -44,10 +50,12 @@ Take = Callable[[], tuple[bytes, int, int] | None]
 class Batch:
     """Rows of one request."""
 
-    __slots__ = ("first", "last", "rows")
+    __slots__ = ("first", "last", "repeated", "rows")
 
-    def __init__(self, rows: bytes, first: int, last: int) -> None:
+    def __init__(self, rows: bytes, first: int, last: int, *, repeated: bool = False) -> None:
         self.rows, self.first, self.last = rows, first, last
+        #: It was sent in a session that is over.
+        self.repeated = repeated
 
 
 class Refused(NamedTuple):
@@ -72,11 +80,18 @@ class Chain:
         stored: int = 0,
         patient: bool = False,
         on_stored: Callable[[int], None] = lambda through: None,
+        publish: Publish | None = None,
     ) -> None:
         self.publisher, self.chain = publisher, chain
         self._take, self._size, self.patient, self._on_stored = take, size, patient, on_stored
-        #: Every row up to this number is stored, or was given up.
+        #: Every row up to this number is stored, or was given up. Others may read it at any time.
         self.stored = stored
+        #: The same, where some of the rows are not live yet.
+        self._mark = stored
+        #: Rows up to this number are live, or were stored and published before.
+        self.live = 0
+        self._unlive = StoredRows(publish)
+        self._publish_at: float | None = None
         #: The last row that was sent, and not given up.
         self._after = stored
         self._flying: deque[Batch] = deque()
@@ -102,22 +117,33 @@ class Chain:
         """Whether nothing that was taken waits to be stored."""
         return not self._flying and not self._unsent
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether the store has requests to answer, or stored rows wait for live subscribers."""
+        return bool(self.in_flight or self._unlive)
+
     def poll_timeout(self) -> float | None:
         """When to look again, if not before."""
-        return self._retry_at
+        due = [at for at in (self._retry_at, self._publish_at) if at is not None]
+        return min(due, default=None)
 
     def is_next(self, number: int) -> bool:
         """Whether nothing before a row waits to be stored."""
-        return number == self.stored + 1
+        return number == self._mark + 1
+
+    @property
+    def waiting_bytes(self) -> int:
+        """Bytes of rows that were taken and are not stored, or not live. Others may read it at any time."""
+        return self.unstored_bytes + self._unlive.bytes
 
     # --- commands ---
 
     def wait(self, number: int, done: Done, *, own: bool = True) -> None:
         """Call `done` when everything up to a number is stored; if the row is `own`, with why it is not."""
-        if number > self.stored:
+        refused = self._refused.pop(number, None) if own else None
+        if refused is None and number > self.stored:
             heapq.heappush(self._waiting, (number, next(self._order), done, own))
             return
-        refused = self._refused.pop(number, None) if own else None
         self.claimed.discard(number)
         self.failures -= refused is not None
         done(None if refused is None else refused.error)
@@ -139,14 +165,17 @@ class Chain:
 
     def restart(self) -> None:
         """A new session begins: what is not stored is sent again."""
+        for batch in self._flying:
+            batch.repeated = True
         self._unsent.extendleft(reversed(self._flying))
         self._flying.clear()
-        self._after, self._holes_due, self._retry_at = self.stored, 0, None
+        self._after, self._holes_due, self._retry_at = self._mark, 0, None
 
     def give_up(self, error: ShoalError) -> None:
         """Nothing more will be stored: tell whoever waits."""
         self._flying.clear()
         self._unsent.clear()
+        self._unlive.clear()
         self.unstored_bytes = 0
         for _, _, done, _ in self._waiting:
             done(error)
@@ -156,16 +185,29 @@ class Chain:
 
     def on_stored(self, through: int) -> None:
         """The store has every row up to a number."""
-        if through <= self.stored:
+        if through <= self._mark:
             return
-        self.stored = through
+        self._mark = through
         # What is to be sent again may have got there the first time.
         for batches in (self._flying, self._unsent):
             while batches and batches[0].last <= through:
-                self._drop(batches)
+                batch = self._drop(batches)
+                if batch.last > self.live:
+                    self._unlive.add(batch.rows, self.live, repeated=batch.repeated)
         self._after = max(self._after, through)
-        self._tell(through)
+        self._go_live()
         self._on_stored(through)
+
+    def _go_live(self) -> None:
+        """Publish rows that are stored, and tell callers that wait for them."""
+        self._unlive.publish()
+        if self._unlive:
+            self._publish_at = self._publish_at or 0.0
+            self.stored = max(self.stored, self._unlive.first - 1)
+        else:
+            self._publish_at = None
+            self.stored = self._mark
+        self._tell(self.stored)
 
     def on_refused(self, now: float, body: dict[str, Any]) -> None:
         """The store took nothing of a request."""
@@ -202,7 +244,9 @@ class Chain:
                 self._retry_at = now + RETRY_S
         elif is_several:
             # Only some of them may be at fault.
-            self._put_first([Batch(rows, number, number) for number, rows in split_rows(refused.rows)])
+            alone = split_rows(refused.rows)
+            repeated = refused.repeated
+            self._put_first([Batch(rows, number, number, repeated=repeated) for number, rows in alone])
         else:
             self._fail(refused, error_of(body))
 
@@ -210,6 +254,9 @@ class Chain:
         """Time has passed."""
         if self._retry_at is not None and now >= self._retry_at:
             self._retry_at = None
+        if self._publish_at is not None and now >= self._publish_at:
+            self._publish_at = now + FULL_CHECK_S
+            self._go_live()
 
     # --- output ---
 
@@ -229,13 +276,14 @@ class Chain:
             self.unstored_bytes += len(batch.rows)
         after, self._after = self._after, batch.last
         self._flying.append(batch)
-        return {
+        request = {
             "op": "send",
             "publisher": self.publisher,
             "chain": self.chain,
             "after": after,
             "rows": batch.rows,
         }
+        return request | {"live": True} if batch.last <= self.live else request
 
     def _is_worth_it(self) -> bool:
         """Whether to send more while something is on its way: somebody waits for it, or it is much."""
@@ -261,16 +309,17 @@ class Chain:
         """Give one row up."""
         number = batch.first
         # Rows are refused in order, so everything before is stored or was given up.
-        self.stored = max(self.stored, number)
-        told = False
-        while self._waiting and self._waiting[0][0] <= number:
-            waiting, _, done, own = heapq.heappop(self._waiting)
-            is_its = own and waiting == number
-            done(error if is_its else None)
-            told = told or is_its
+        self._mark = max(self._mark, number)
+        its = [entry for entry in self._waiting if entry[0] == number and entry[3]]
+        if its:
+            self._waiting = [entry for entry in self._waiting if entry not in its]
+            heapq.heapify(self._waiting)
         is_claimed = number in self.claimed
+        self._go_live()
+        for _, _, done, _ in its:
+            done(error)
         self.claimed.discard(number)
-        if told:
+        if its:
             return
         self.failures += 1
         error.message_id = f"ID:{self.publisher:016x}-{self.chain}-{number}"

@@ -24,6 +24,7 @@ from shoal.bus.memory_owner import OWNER, Election
 from shoal.bus.readers import IsDone
 from shoal.bus.store_chain import Chain
 from shoal.bus.store_consumer import Inbox, offset_of
+from shoal.bus.store_credit import Credit
 from shoal.bus.store_ear import HERES, REPLIES, Ear
 from shoal.bus.store_errors import no_store
 from shoal.bus.store_finder import Finder, Here
@@ -173,6 +174,11 @@ class StoreChannel:
     def greeting(self) -> Body:
         """What the store said of itself."""
         return self._session.greeting
+
+    @property
+    def credit(self) -> Credit:
+        """What may be published before it is stored."""
+        return self._session.credit
 
     @property
     def store_node(self) -> int | None:
@@ -405,7 +411,7 @@ class StoreChannel:
     def _expects(self) -> bool:
         """Whether the store may say something that no thread waits for."""
         session = self._session
-        is_busy = session.inboxes or session.has_requests or any(chain.in_flight for chain in session.chains)
+        is_busy = session.inboxes or session.has_requests or any(chain.is_busy for chain in session.chains)
         return bool(is_busy) or session.state != "open" or self._unsaid is not None or self._stopped
 
     def _sleep_ms(self) -> int:

@@ -45,6 +45,8 @@ BATCH_BYTES_MAX: Final = 512 << 10
 COMMIT_BYTES_MAX: Final = 64 << 20
 #: Offsets are runs: first, last, first, last, …, both included, ascending. A request has no more numbers.
 RUNS_MAX: Final = 20_000
+#: Bytes of messages that a connection may have published for live subscribers while they are not stored.
+CREDIT_BYTES: Final = 32 << 20
 #: Names of queues, subscriptions and clients are no longer, in bytes.
 NAME_BYTES_MAX: Final = 200
 
@@ -77,6 +79,7 @@ SAID: Final[Mapping[str, Mapping[str, type]]] = {
     "failed": {"n": int},
     "stored": {"publisher": int, "chain": int, "through": int},
     "refused": {"publisher": int, "chain": int, "mark": int, "error": str},
+    "credit": {"credit": int, "limited": list},
     "deliver": {"consumer": int, "lease": int, "first": int, "rows": bytes},
     "gone": {},
     "waiting": {"consumer": int, "messages": int, "holder": str, "silent_s": float, "left_s": float},

@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 from shoal.bus.store_chain import Chain
 from shoal.bus.store_consumer import Inbox, requests_of
+from shoal.bus.store_credit import NO_CREDIT, Credit
 from shoal.bus.store_errors import error_of
 from shoal.bus.store_greeting import Greeting
 from shoal.bus.store_protocol import LEASE_S, PING_S, STORE_SILENT_S, VERSION
@@ -68,6 +69,8 @@ class Session:
         self.run = ""
         #: What the store said of itself.
         self.greeting: Body = {}
+        #: What may be published before it is stored.
+        self.credit = NO_CREDIT
         #: The store ended the session itself, as one does that closes.
         self.is_dismissed = False
         self.chains: list[Chain] = []
@@ -140,7 +143,7 @@ class Session:
     def end(self) -> None:
         """The store cannot be reached any more, or the session is over."""
         self._out.clear()
-        self._refused_until = None
+        self._refused_until, self.credit = None, NO_CREDIT
         for number, pending in list(self._requests.items()):
             if not pending.lasting:
                 del self._requests[number]
@@ -251,6 +254,8 @@ class Session:
                     chain.on_refused(now, body)
                     if body["error"] == "NOT_OWNED" and chain.patient and chain.is_next(body["first"]):
                         self.on_not_kept(str(body["destination"]))
+            case "credit":
+                self.credit = Credit.of(body)
             case "deliver":
                 inbox = self.inboxes.get(body["consumer"])
                 if inbox is not None:
@@ -306,7 +311,7 @@ class Session:
             self._refuse_store(self.greets.impostor())
             return
         self.greeting, self.run, self.is_dismissed = body, body["run"], False
-        self._refused_until, self.unanswered = None, 0
+        self._refused_until, self.unanswered, self.credit = None, 0, Credit.of(body)
         waiting = list(self._requests.values())
         self._set("open")
         for chain in self.chains:

@@ -75,4 +75,5 @@ MESSAGES_IN_FLIGHT = warning(
     "{messages} messages of {name!r} are in flight at {holder}, which has not been heard for {silent} s. "
     "They are redelivered in {left} s unless it returns.",
 )
+STORED_NOT_PUBLISHED = error(2212, "A message is stored but not published for live subscribers: {why}.")
 STORE_UNPROVEN = warning(2220, "{why} It says that it is {store}.")

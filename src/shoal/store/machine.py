@@ -33,6 +33,7 @@ from shoal.messages import named
 from shoal.messages import store as notices
 from shoal.store.commits import Commits
 from shoal.store.core import Core, Now
+from shoal.store.credit import Credit
 from shoal.store.destinations import Destinations
 from shoal.store.gate import Gate, Via
 from shoal.store.reader import QUEUE_WINDOW, Owner, Session
@@ -102,7 +103,8 @@ class Machine:
         self._core.now = now
         self._readers = Readers(self._core)
         self._commits = Commits(self._core)
-        self._sending = Sending(self._core, self._readers, self._commits, recorded)
+        self._credit = Credit(self._readers)
+        self._sending = Sending(self._core, self._readers, self._commits, self._credit, recorded)
         self._receiving = Receiving(self._core, self._readers, now.wall_us << 8)
         self._reservations = Reservations(self._core, self._readers)
         self._destinations = Destinations(self._core, self._readers, self._sending, self._reservations)
@@ -279,6 +281,7 @@ class Machine:
     def set_space(self, full: str | None, low: str | None) -> None:
         """How the disk is: why nothing more is taken, or why whoever pins space takes nothing more."""
         self._core.full = full
+        self._credit.set_low(full is not None or low is not None)
         self._sending.pinned = None
         if low is None:
             return
@@ -330,6 +333,9 @@ class Machine:
         core = self._core
         core.now = now
         refused = None
+        if self._credit.has_changed():
+            for session_id in self._sessions:
+                core.say(session_id, {"op": "credit", **self._credit.fields})
         may_wait = core.turn.may_wait and not self._is_closing
         if not core.turn.is_empty:
             try:
@@ -512,6 +518,7 @@ class Machine:
             state="open" if core.full is None else "full",
             patterns=list(self.identity.patterns),
             node=self.identity.node,
+            **self._credit.fields,
         )
 
     def _claim(self, client_id: str, session_id: str) -> None:

@@ -488,6 +488,11 @@ class Reader:
             core.send_now(consumer.session, body)
         return used
 
+    @property
+    def is_limited(self) -> bool:
+        """Whether messages are refused that it has no room for."""
+        return self.options.backlog_max_bytes is not None and self.options.on_full == "refuse"
+
     def has_room(self, core: Core, size: int) -> bool:
         """Whether so many bytes more may wait.
 
@@ -619,6 +624,8 @@ class Session:
     #: The number of the last thing it was told, and of its last request.
     told: int = 0
     asked: int = 0
+    #: Bytes that it had no credit for and were taken, since the credit changed so often.
+    overdrawn: tuple[int, int] = (0, 0)
     #: Whose it is.
     owner: Owner = field(default_factory=Owner)
     #: Who began it: requests of others in its name are ignored.

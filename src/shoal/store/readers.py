@@ -61,6 +61,8 @@ class Readers:
         self._looked = 0
         #: Whether subscriptions came or went since somebody looked.
         self.has_changed = True
+        #: How often a reader came, went or changed that refuses messages when it is full.
+        self.limits = 0
         self._recover()
 
     def _recover(self) -> None:
@@ -100,6 +102,7 @@ class Readers:
         self._readers[key] = reader
         self._routes.clear()
         self.has_changed = True
+        self.limits += reader.is_limited
         return reader
 
     # Getters.
@@ -187,7 +190,8 @@ class Readers:
     def change(self, reader: Reader, options: Options) -> None:
         """Give it other options."""
         if options != reader.options:
-            reader.options = options
+            was_limited, reader.options = reader.is_limited, options
+            self.limits += was_limited != reader.is_limited
             if reader.shape.durable:
                 self._core.turn.put(reader.key, reader.describe())
             if reader.moves_expired:
@@ -215,6 +219,7 @@ class Readers:
         self._readers.pop(reader.key, None)
         self._routes.clear()
         self.has_changed = True
+        self.limits += reader.is_limited
         self._noted.pop(reader.key, None)
 
     def touch(self, reader: Reader) -> None:

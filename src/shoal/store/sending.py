@@ -10,6 +10,7 @@ from shoal.errors import StoreRefusedError
 from shoal.messages import store as notices
 from shoal.store.commits import Commits
 from shoal.store.core import After, Core
+from shoal.store.credit import Credit
 from shoal.store.reader import Consumer, Reader, Session
 from shoal.store.readers import Readers, queue_key
 from shoal.store.requests import Request, RequestError, Runs, runs_of
@@ -24,9 +25,15 @@ class Sending:
     """What comes in. For one thread at a time."""
 
     def __init__(
-        self, core: Core, readers: Readers, commits: Commits, recorded: tuple[str, ...] = ()
+        self,
+        core: Core,
+        readers: Readers,
+        commits: Commits,
+        credit: Credit,
+        recorded: tuple[str, ...] = (),
     ) -> None:
         self._core = core
+        self._credit = credit
         self._readers = readers
         self._commits = commits
         self._hearing = Hearing(recorded)
@@ -55,7 +62,9 @@ class Sending:
         rows = request.data("rows")
         mark = self._mark(publisher, chain)
         try:
-            first, last, new, destinations = self._check(session, rows, publisher, chain, after, mark)
+            first, last, new, destinations = self._check(
+                session, rows, publisher, chain, after, mark, live=request.flag("live")
+            )
         except RequestError as error:
             # Nothing of what was sent behind it is taken either.
             self._refuse(session, publisher, chain, mark, error)
@@ -85,9 +94,20 @@ class Sending:
         self._core.say(session.id, {**body, "text": error.text, "mark": mark, **error.more})
 
     def _check(
-        self, session: Session, rows: bytes, publisher: int, chain: int, after: int, mark: int, most: int = 0
+        self,
+        session: Session,
+        rows: bytes,
+        publisher: int,
+        chain: int,
+        after: int,
+        mark: int,
+        most: int = 0,
+        live: bool = False,
     ) -> tuple[int, int, int, list[tuple[str, int, int]]]:
-        """First and last number, how many are new, and where they go; refuses what cannot be taken."""
+        """First and last number, how many are new, and where they go; refuses what cannot be taken.
+
+        Rows that are `live` were published within the session's credit: for room they are not refused.
+        """
         try:
             first, last, new, longest, destinations = check_rows(rows, publisher, chain, mark)
         except StoreRefusedError as error:
@@ -101,18 +121,18 @@ class Sending:
             raise RequestError("TOO_LONG", text, **more)
         if not new:
             return first, last, 0, []
-        if self._core.full is not None:
+        if self._core.full is not None and not (live and self._credit.overdraw(session, len(rows))):
             raise RequestError("FULL", self._core.full, **more)
         for destination, _, size in destinations:
             try:
-                self._admit(session, destination, size)
+                self._admit(session, destination, size, live)
             except RequestError as error:
                 raise RequestError(
                     error.code, error.text, **{**more, "destination": destination, **error.more}
                 ) from None
         return first, last, new, destinations
 
-    def _admit(self, session: Session, destination: str, size: int) -> None:
+    def _admit(self, session: Session, destination: str, size: int, live: bool) -> None:
         self._core.check_owned(destination)
         name = queue_name(destination)
         if name is not None:
@@ -123,7 +143,11 @@ class Sending:
         elif destination.startswith("_"):
             raise RequestError("BAD_REQUEST", f"{destination} is a reserved topic")
         for reader in self._readers.wanting(destination):
-            self._admit_for(reader, size)
+            try:
+                self._admit_for(reader, size)
+            except RequestError:
+                if not live or not self._credit.overdraw(session, size):
+                    raise
 
     def _admit_for(self, reader: Reader, size: int) -> None:
         if self.pinned is not None and reader.key == self.pinned[0]:

@@ -65,6 +65,8 @@ class PlainStore:
         self.deaf: set[str] = set()
         #: Sends to these destinations are refused.
         self.full: set[str] = set()
+        #: Bytes that a session may publish before they are stored; none says nothing of it.
+        self.credit: int | None = None
         self._lock = threading.RLock()
         self.start()
 
@@ -145,6 +147,7 @@ class PlainStore:
             "lease_s": 15.0,
             "state": "open",
             "end": len(self.rows),
+            **({} if self.credit is None else {"credit": self.credit, "limited": ["limited/>"]}),
         }
 
     def _ping(self, body: Body) -> Body:

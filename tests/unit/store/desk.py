@@ -133,7 +133,9 @@ class Client:
         (answer,) = [body for body in self.heard if body.get("n") == self.n]
         return answer
 
-    def send(self, topic: str, *bodies: bytes, after: int | None = None, **fields: Any) -> None:
+    def send(
+        self, topic: str, *bodies: bytes, after: int | None = None, live: bool = False, **fields: Any
+    ) -> None:
         """Send messages in one batch."""
         messages = []
         before = self.number if after is None else after
@@ -141,7 +143,7 @@ class Client:
             self.number += 1
             messages.append((self.number, self.desk.now.wall_us, rows.record(topic, body, **fields)))
         content = rows.encode(self.publisher, 5, messages)
-        self.tell("send", publisher=self.publisher, chain=5, after=before, rows=content)
+        self.tell("send", publisher=self.publisher, chain=5, after=before, rows=content, live=live)
         self.desk.run()
 
     def say(self, topic: str, *bodies: bytes, chain: int = 2, again: int = 0) -> None:

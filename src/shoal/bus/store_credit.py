@@ -1,0 +1,100 @@
+"""When persistent messages reach live subscribers: at once within the store's credit, otherwise once stored.
+
+So a message that the store refuses was never live, and a program that sends it again does not double it. The
+store says how many bytes may be live and not stored, and which topics it may refuse for room: subscriptions
+with a limit read them. It takes what was live within its credit, whether it has room or not. While no session
+is open there is no credit, and messages wait for the store.
+"""
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from shoal._core import match_topics, split_rows
+from shoal.errors import FullError, InvalidTopicError
+
+#: Topics of which it is remembered whether the store may refuse them; when there are more, all are forgotten.
+TOPICS_MAX = 4096
+
+#: Publishes rows for live subscribers, marked as redelivered or not; raises `FullError` if their link has no
+#: room now.
+Publish = Callable[[bytes, bool], None]
+
+
+class Credit:
+    """What a store lets a connection publish before it is stored. May be shared between threads."""
+
+    def __init__(self, bytes_max: int = 0, limited: tuple[str, ...] = ()) -> None:
+        self._bytes_max, self._limited = bytes_max, list(limited)
+        self._known: dict[str, bool] = {}
+
+    @staticmethod
+    def of(body: Mapping[str, Any]) -> "Credit":
+        """What a store said; none if it said nothing that makes sense."""
+        size, limited = body.get("credit"), body.get("limited")
+        if not isinstance(size, int) or not isinstance(limited, list):
+            return NO_CREDIT
+        try:
+            match_topics(limited, [])
+        except (InvalidTopicError, TypeError, ValueError):
+            return NO_CREDIT
+        return Credit(size, tuple(limited))
+
+    def covers(self, topic: str, unstored_bytes: int) -> bool:
+        """Whether a message may be live before it is stored, while so many bytes are not stored."""
+        if unstored_bytes >= self._bytes_max:
+            return False
+        if not self._limited:
+            return True
+        known = self._known.get(topic)
+        if known is None:
+            if len(self._known) >= TOPICS_MAX:
+                self._known.clear()
+            known = self._known[topic] = not match_topics(self._limited, [topic])
+        return known
+
+
+#: Before a store said anything.
+NO_CREDIT = Credit()
+
+
+class StoredRows:
+    """Rows that are stored and not live yet, in order. For one thread at a time."""
+
+    def __init__(self, publish: Publish | None) -> None:
+        self._publish = publish
+        self._rows: deque[tuple[int, bytes, bool]] = deque()
+        self.bytes = 0
+
+    def __bool__(self) -> bool:
+        return bool(self._rows)
+
+    @property
+    def first(self) -> int:
+        """The number of the first one."""
+        return self._rows[0][0]
+
+    def add(self, rows: bytes, after: int, *, repeated: bool) -> None:
+        """Rows are stored; those up to a number were live before.
+
+        The store may have published rows that were sent `repeated`ly, when it missed this client.
+        """
+        if self._publish is not None:
+            for number, row in split_rows(rows):
+                if number > after:
+                    self._rows.append((number, row, repeated))
+                    self.bytes += len(row)
+
+    def publish(self) -> None:
+        """Publish as many as live subscribers have room for."""
+        while self._rows and self._publish is not None:
+            try:
+                self._publish(*self._rows[0][1:])
+            except FullError:
+                return
+            self.bytes -= len(self._rows.popleft()[1])
+
+    def clear(self) -> None:
+        """Publish none of them."""
+        self._rows.clear()
+        self.bytes = 0
