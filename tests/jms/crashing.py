@@ -12,6 +12,10 @@ PATIENCE_S = 30.0
 def main(what: str, domain: str) -> None:
     """Do something, and end before the rest."""
     factory = jms.ConnectionFactory("norm://", domain=domain, interface="lo")
+    if what == "in-listener":
+        with factory.create_context() as context:
+            context.create_consumer(jms.Queue("orders")).message_listener = end
+            signal.pause()
     mode = jms.Session.CLIENT_ACKNOWLEDGE if "acknowledge" in what else jms.Session.SESSION_TRANSACTED
     context = factory.create_context(mode)
     message = context.create_consumer(jms.Queue("orders")).receive(timeout_s=PATIENCE_S)
@@ -22,6 +26,11 @@ def main(what: str, domain: str) -> None:
         context.create_producer().send(jms.Queue("done"), message.body).send(jms.Topic("told"), message.body)
         if what == "after-commit":
             context.commit()
+    end(message)
+
+
+def end(message: jms.Message) -> None:
+    """Say which message it is, and end."""
     print(message.body, flush=True)
     os.kill(os.getpid(), signal.SIGKILL)
 

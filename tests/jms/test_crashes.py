@@ -16,6 +16,8 @@ ORDERS, DONE, TOLD = jms.Queue("orders"), jms.Queue("done"), jms.Topic("told")
 # A client that was killed has not everything when the program that stays ends soon after.
 pytestmark = pytest.mark.filterwarnings("ignore::shoal.errors.UndeliveredWarning")
 
+#: Deliveries after which a queue puts a message aside.
+DELIVERIES_MAX = 10
 #: The store notices by itself that a client has gone.
 GONE_S = 60.0
 
@@ -86,3 +88,23 @@ def test_a_client_that_ends_after_its_commit_did_all_of_it(context: jms.JMSConte
     assert told.receive_body(str, timeout_s=PATIENCE_S) == "order"
     assert context.create_consumer(DONE).receive_body(str, timeout_s=PATIENCE_S) == "order"
     assert context.create_consumer(ORDERS).receive_body(str, timeout_s=GONE_S) == "next"
+
+
+@pytest.mark.parametrize("what", ["before-acknowledge", "in-transaction", "in-listener"])
+def test_a_bad_message_that_ends_its_worker_takes_no_other_along(
+    context: jms.JMSContext, domain: str, what: str
+) -> None:
+    producer = context.create_producer()
+    for number in range(21):
+        producer.send(ORDERS, str(number))
+    assert [crash(what, domain) for _ in range(DELIVERIES_MAX)] == ["0"] * DELIVERIES_MAX
+    consumer = context.create_consumer(ORDERS)
+    found = [consumer.receive(timeout_s=GONE_S) for _ in range(20)]
+    assert [message.body for message in found if message is not None] == [str(n) for n in range(1, 21)]
+    for message in found:
+        assert message is not None
+        # A message that was in flight to a worker that died may have been received there: it is marked.
+        assert message.get_int_property("JMSXDeliveryCount") == 1 + message.jms_redelivered
+    dead = context.create_consumer(jms.Queue("dead-letters"))
+    assert dead.receive_body(str, timeout_s=PATIENCE_S) == "0"
+    assert dead.receive(timeout_s=0.2) is None

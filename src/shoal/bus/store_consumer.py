@@ -438,16 +438,15 @@ class Inbox:
     def cancel(self) -> Request:
         """End; what is not acknowledged goes back."""
         self.closed = True
-        self._take_all_back()
-        unseen = runs_of(offsets_of(list(self._ready)))
+        handed = self.handed()
         self._ready.clear()
         self._changed()
-        return {"op": "cancel", "consumer": self.number, **({"unseen": unseen} if unseen else {})}
+        return {"op": "cancel", "consumer": self.number, **({"handed": handed} if handed else {})}
 
-    def unseen(self) -> list[int]:
-        """What is ready, as runs."""
+    def handed(self) -> list[int]:
+        """What the program has in hand, as runs. The rest counts as not delivered, also what is in flight."""
         self._take_all_back()
-        return runs_of(offsets_of(list(self._ready)))
+        return runs_of([*self._held, *(offset for offset, _ in self._returns)])[:RUNS_MAX]
 
     def lose(self, session: str) -> None:
         """The session is over: what nobody has received yet comes again in the next one."""

@@ -155,8 +155,8 @@ class Session:
     def bye(self) -> None:
         """End the session for good."""
         if self.state == "open":
-            unseen = [[inbox.number, runs] for inbox in self.inboxes.values() if (runs := inbox.unseen())]
-            self._out.append({"op": "bye", "n": 0, **({"unseen": unseen} if unseen else {})})
+            handed = [[inbox.number, runs] for inbox in self.inboxes.values() if (runs := inbox.handed())]
+            self._out.append({"op": "bye", "n": 0, **({"handed": handed} if handed else {})})
 
     def fail(self, error: BaseException) -> None:
         """Nothing will be answered any more: tell whoever waits."""

@@ -537,13 +537,13 @@ class Machine:
         self._core.answer(session.id, n)
 
     def _bye(self, session: Session, request: Request, n: int) -> None:
-        unseen = {}
-        for each in request.items("unseen"):
+        handed = {}
+        for each in request.items("handed"):
             if not isinstance(each, list) or len(each) != 2 or not isinstance(each[0], int):
-                raise RequestError("BAD_REQUEST", "unseen has entries that are not [consumer, offsets]")
-            unseen[each[0]] = runs_of("unseen", each[1])
+                raise RequestError("BAD_REQUEST", "handed has entries that are not [consumer, offsets]")
+            handed[each[0]] = runs_of("handed", each[1])
         self._core.answer(session.id, n)
-        self._end(session, unseen, for_good=not session.kept)
+        self._end(session, handed, for_good=not session.kept)
 
     def _break(self, session: Session, why: str) -> None:
         """End a session that did not end itself, and say so."""
@@ -553,7 +553,7 @@ class Machine:
         self._end(session, None)
 
     def _end(
-        self, session: Session, unseen: dict[int, list[tuple[int, int]]] | None, *, for_good: bool = False
+        self, session: Session, handed: dict[int, list[tuple[int, int]]] | None, *, for_good: bool = False
     ) -> None:
         del self._sessions[session.id]
         self._commits.left(session.publisher, for_good=for_good)
@@ -561,7 +561,7 @@ class Machine:
             del self._clients[session.client_id]
         if self._connections.get(session.publisher) == session.id:
             del self._connections[session.publisher]
-        self._receiving.end(session, unseen, closing=self._is_closing)
+        self._receiving.end(session, handed, closing=self._is_closing)
         self._destinations.end(session)
 
     def _status(self, session: Session, request: Request, n: int) -> None:

@@ -267,11 +267,17 @@ class Reader:
         self.backlog.attach(consumer.number, selector)
         self._note_takers(core)
 
-    def detach(self, core: Core, number: int, unseen: Runs) -> None:
-        """A consumer ends: what it has goes back."""
+    def detach(self, core: Core, number: int, handed: Runs) -> None:
+        """A consumer ends: what it has goes back, and what its program was handed counts as delivered.
+
+        The consumer's client says what it handed over, and not what it did not: deliveries may be in flight
+        to it that it will never see.
+        """
         if self.consumers.pop(number, None) is None:
             return
-        self._left(core, self.backlog.detach(number, unseen, core.now.wall_us))
+        counted = self.backlog.give_back(number, handed, True, 0, core.now.wall_us)
+        self.backlog.detach(number, ALL, core.now.wall_us)
+        self._left(core, counted)
 
     def abandon(self, core: Core, number: int, *, closing: bool) -> None:
         """A consumer ends without a word: what it handed over, as far as it said so, counts as delivered.

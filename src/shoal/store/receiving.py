@@ -224,7 +224,7 @@ class Receiving:
         """A consumer ends."""
         reader, consumer = self._find(session, request)
         del session.consumers[consumer.own]
-        reader.detach(self._core, consumer.number, request.runs("unseen"))
+        reader.detach(self._core, consumer.number, request.runs("handed"))
         self._left(reader)
         self._core.answer(session.id, n)
 
@@ -236,17 +236,17 @@ class Receiving:
             self._readers.touch(reader)
 
     def end(
-        self, session: Session, unseen: dict[int, list[tuple[int, int]]] | None, *, closing: bool
+        self, session: Session, handed: dict[int, list[tuple[int, int]]] | None, *, closing: bool
     ) -> None:
-        """A session is over, and so are its consumers; without a goodbye nobody says what was not seen."""
+        """A session is over, and so are its consumers; without a goodbye, what was handed over is unknown."""
         for own, (key, consumer) in session.consumers.items():
             reader = self._readers.get(key)
             if reader is None:
                 continue
-            if unseen is None:
+            if handed is None:
                 reader.abandon(self._core, consumer.number, closing=closing)
             else:
-                reader.detach(self._core, consumer.number, unseen.get(own, []))
+                reader.detach(self._core, consumer.number, handed.get(own, []))
             self._left(reader)
         session.consumers.clear()
 

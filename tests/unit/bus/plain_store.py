@@ -154,10 +154,10 @@ class PlainStore:
         return {}
 
     def _bye(self, body: Body) -> None:
-        unseen = {number: set(offsets(runs)) for number, runs in body.get("unseen", [])}
+        handed = {number: set(offsets(runs)) for number, runs in body.get("handed", [])}
         for key, consumer in list(self.consumers.items()):
             if key[0] == body["session"]:
-                self._give_back(consumer, unseen.get(consumer.number, set()))
+                self._give_back(consumer, handed.get(consumer.number, set()))
                 del self.consumers[key]
         del self.sessions[body["session"]]
 
@@ -299,12 +299,12 @@ class PlainStore:
     def _cancel(self, body: Body) -> Body:
         consumer = self.consumers.pop((body["session"], body["consumer"]), None)
         if consumer is not None:
-            self._give_back(consumer, set(offsets(body.get("unseen", []))))
+            self._give_back(consumer, set(offsets(body.get("handed", []))))
         return {}
 
-    def _give_back(self, consumer: PlainConsumer, unseen: set[int] = frozenset()) -> None:  # type: ignore[assignment]
+    def _give_back(self, consumer: PlainConsumer, handed: set[int] | None = None) -> None:
         for row in consumer.held.values():
-            row.deliveries -= row.offset in unseen
+            row.deliveries -= handed is not None and row.offset not in handed
         merged = sorted([*consumer.held.values(), *consumer.waiting.ready], key=lambda row: row.offset)
         consumer.waiting.ready = deque(merged)
         consumer.held.clear()

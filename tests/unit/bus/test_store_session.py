@@ -401,7 +401,7 @@ def test_a_fast_reader_takes_lots_and_what_it_did_not_get_goes_back_unseen() -> 
     assert read(inbox, 20, 1e-6) == list(range(20))
     assert len(inbox.lots["a"]) > 0
     assert inbox.pending == 80
-    assert inbox.cancel()["unseen"] == [20, 99]
+    assert inbox.cancel()["handed"] == [19, 19], "the rest is ready, or was finished"
     acks = inbox.poll_acks()
     assert acks is not None
     assert acks["offsets"] == [0, 18], "the last one may not be done"

@@ -108,7 +108,7 @@ def test_what_nobody_has_seen_does_not_count_as_delivered(desk: Desk) -> None:
     client = desk.client("a")
     client.put("q", b"x", b"y")
     tap = client.consume("q")
-    tap.cancel(unseen=[tap.offset(b"y")] * 2)
+    tap.cancel(handed=[tap.offset(b"x")] * 2)
     again = client.consume("q")
     assert [(body, count) for _, body, count in again.deliveries()] == [(b"x", 2), (b"y", 1)]
 
@@ -198,7 +198,7 @@ def test_a_group_stays_with_one_consumer_and_in_order(desk: Desk) -> None:
     other = taps[1] if owner is taps[0] else taps[0]
     assert other.bodies() == []
     assert first == sorted(first)
-    owner.cancel(unseen=[])
+    owner.cancel(handed=[])
     other.credit(100)
     assert other.bodies() == [b"%d" % n for n in range(6)]
 
@@ -578,7 +578,7 @@ def test_a_store_keeps_only_what_it_owns() -> None:
         {"op": "commit", "id": "x", "acks": [[1]]},
         {"op": "nonsense"},
         {"op": 7},
-        {"op": "bye", "unseen": [7]},
+        {"op": "bye", "handed": [7]},
     ],
 )
 def test_a_request_that_makes_no_sense_gets_an_answer_that_says_so(

@@ -16,7 +16,7 @@ OPS = (
 FIELDS = (
     "version", "publisher", "client_id", "lease_s", "chain", "after", "rows", "id", "acks", "consumer",
     "queue", "messages", "bytes", "patterns", "selector", "name", "durable", "shared", "start", "lease",
-    "offsets", "delay_s", "seen", "unseen", "to", "topic", "temporary", "first", "last", "from", "on_full",
+    "offsets", "delay_s", "seen", "to", "topic", "temporary", "first", "last", "from", "on_full",
 )  # fmt: skip
 VALUES = (
     None, True, 0, 1, 5, -1, 1 << 70, 1.5, float("nan"), "", "q", "x" * 500, "new", b"", b"\1\0\0\0",
