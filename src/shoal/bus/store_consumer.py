@@ -347,8 +347,11 @@ class Inbox:
     def acknowledge(self, offsets: Iterable[int]) -> Request:
         """Acknowledge messages now, because the program says so: it is told if they come again."""
         own = list(offsets)
+        for offset in own:
+            # One that is not persistent is delivered once at the most, though the store may not hear of this.
+            is_persistent = offset in self._held and self._held[offset].persistent
+            (self._told if is_persistent else self._said).append(offset)
         self.give_up(own)
-        self._told += own
         finished, self._acks = self._acks, []
         self._said += finished
         return {"op": "ack", "consumer": self.number, "lease": self.lease, "offsets": runs_of(own + finished)}
