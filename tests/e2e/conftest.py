@@ -1,10 +1,13 @@
 """What the tests with real processes share."""
 
+import os
 import socket
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import lab as laboratory
 import pytest
+from lab import LAN, Lab
 from programs import Peer, loopback_url
 
 StartPeers = Callable[..., list[Peer]]
@@ -45,3 +48,22 @@ def start(peers: list[Peer], url: str) -> StartPeers:
         return new
 
     return start
+
+
+@pytest.fixture
+def lan() -> Iterator[LAN]:
+    """`lan(3, rate="100mbit")`: a lab that is gone after the test."""
+    problem = laboratory.problem()
+    if problem is not None:
+        if os.environ.get("CI") == "true":
+            pytest.fail(problem)
+        pytest.skip(problem)
+    labs: list[Lab] = []
+
+    def build(hosts: int, rate: str | None = None) -> Lab:
+        labs.append(Lab(hosts, rate))
+        return labs[-1]
+
+    yield build
+    for made in labs:
+        made.close()

@@ -10,6 +10,7 @@ import os
 import re
 import shutil
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 _NAME = re.compile(r"sl(\d+)x\d+[a-z]?\d*")
@@ -110,6 +111,10 @@ class Lab:
         """Take everything down; what is gone already does not matter."""
         atexit.unregister(self.close)
         _remove(self.name)
+
+
+#: `lan(3, rate="100mbit")`, as the fixture is called.
+LAN = Callable[..., Lab]
 
 
 def _remove(name: str) -> None:

@@ -1,39 +1,18 @@
 """Hosts of their own: a switch, cables that are cut, hosts that freeze and die, links that lose packets."""
 
-import os
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import lab as laboratory
 import pytest
-from lab import Host, Lab
+from lab import LAN, Host
 from programs import HERE, Failure, Peer, Program, run_script, unique_group
 from test_delivery import meet, whole
 
-LAN = Callable[..., Lab]
 OnHost = Callable[..., Peer]
-
-
-@pytest.fixture
-def lan() -> Iterator[LAN]:
-    """`lan(3, rate="100mbit")`: a lab that is gone after the test."""
-    problem = laboratory.problem()
-    if problem is not None:
-        if os.environ.get("CI") == "true":
-            pytest.fail(problem)
-        pytest.skip(problem)
-    labs: list[Lab] = []
-
-    def build(hosts: int, rate: str | None = None) -> Lab:
-        labs.append(Lab(hosts, rate))
-        return labs[-1]
-
-    yield build
-    for made in labs:
-        made.close()
 
 
 @pytest.fixture

@@ -22,6 +22,7 @@ COMMANDS = {
     "history": "Look at what a store recorded.",
     "token": "Make and remove the tokens that a store's clients show.",
     "keys": "Make the key that all members of a domain share.",
+    "doctor": "Find what keeps messages from arriving: interface, multicast, firewall, domain.",
     "explain": "Print what the id of a log line or an error means.",
     "norm": "Send and receive files and objects by NORM (RFC 5740).",
     "selector": "Try message selectors.",
