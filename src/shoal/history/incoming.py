@@ -6,7 +6,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from shoal.bus.store_protocol import queue_name
 from shoal.errors import HistoryError
 from shoal.history.faults import bad_query
 from shoal.history.schema import PROPERTY_TYPES, PUT_COLUMNS
@@ -39,13 +38,27 @@ def slices(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             yield batch.slice(first, rows)
 
 
-def queues(batch: pa.RecordBatch, default_topic: str | None) -> set[str]:
-    """The queues to which rows go."""
-    topics = {default_topic}
-    if "topic" in batch.schema.names:
-        topics |= set(pc.unique(batch.column("topic")).to_pylist())
-    named = (queue_name(topic) for topic in topics if isinstance(topic, str))
-    return {queue for queue in named if queue}
+def destinations(batch: pa.RecordBatch, default_topic: str | None, size: int) -> dict[str, tuple[int, int]]:
+    """Where rows go: messages of each destination, and about how many of `size` bytes."""
+    if not batch.num_rows:
+        return {}
+    names = batch.schema.names
+    topics = batch.column("topic") if "topic" in names else pa.nulls(batch.num_rows, pa.string())
+    if isinstance(topics, pa.DictionaryArray):
+        topics = topics.dictionary_decode()
+    lengths = pa.array([0], pa.int64()).take(pa.array([0] * batch.num_rows, pa.int8()))
+    if "body" in names and not pa.types.is_null(batch.column("body").type):
+        lengths = pc.fill_null(pc.binary_length(batch.column("body")), 0).cast(pa.int64())
+    found = pa.table({"topic": topics.cast(pa.string()), "length": lengths}).group_by("topic")
+    sums = found.aggregate([("length", "sum"), ("length", "count")]).to_pydict()
+    rest = max(0, size - sum(sums["length_sum"])) / batch.num_rows
+    sizes: dict[str, tuple[int, int]] = {}
+    for topic, bodies, rows in zip(sums["topic"], sums["length_sum"], sums["length_count"], strict=True):
+        name = default_topic if topic is None else topic
+        if name is not None:
+            before = sizes.get(name, (0, 0))
+            sizes[name] = (before[0] + rows, before[1] + bodies + round(rest * rows))
+    return sizes
 
 
 def columns_of(batch: pa.RecordBatch) -> dict[str, Any]:

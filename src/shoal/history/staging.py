@@ -2,12 +2,13 @@
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import pyarrow as pa
 
+from shoal.bus.store_protocol import queue_name
 from shoal.errors import HistoryError, StoreRefusedError
 from shoal.history import faults, incoming
 from shoal.history.options import ServerOptions
@@ -49,11 +50,13 @@ class Stagings:
             rows_all = bytes_all = 0
             try:
                 for batch in incoming.slices(batches):
-                    self._declare(incoming.queues(batch, topic))
                     rows = self._rows(batch, topic)
                     if not rows.count:
                         continue
                     self._check_room(client, rows.bytes)
+                    sizes = incoming.destinations(batch, topic, rows.bytes)
+                    self._store.expect(staging, sizes, more=rows_all > 0)
+                    self._declare(sizes)
                     log.stage(staging, rows)
                     rows_all += rows.count
                     bytes_all += rows.bytes
@@ -68,10 +71,11 @@ class Stagings:
                 raise
         return {"rows": rows_all, "bytes": bytes_all}
 
-    def _declare(self, queues: set[str]) -> None:
+    def _declare(self, destinations: Iterable[str]) -> None:
         """A queue must be there before messages for it are: it has only those that came since."""
-        for queue in queues:
-            self._store.ask("declare", queue=queue)
+        for destination in destinations:
+            if (queue := queue_name(destination)) is not None:
+                self._store.ask("declare", queue=queue)
 
     def _rows(self, batch: pa.RecordBatch, topic: str | None) -> Any:
         try:

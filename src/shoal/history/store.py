@@ -1,6 +1,6 @@
 """What the history server needs of a store. `shoal.store` has the real one; tests bring a smaller one."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from shoal.history.schema import ArrayParts
@@ -84,6 +84,9 @@ class Store(Protocol):
 
     def commit(self, scope: str | None, number: int, stagings: Sequence[str]) -> tuple[int, int, bool]:
         """Make stagings visible and durable; returns first offset, the one after the last, and repeated."""
+
+    def expect(self, staging: str, sizes: Mapping[str, tuple[int, int]], *, more: bool = True) -> None:
+        """Refuse destinations of rows to be staged, or note them: messages and bytes of each."""
 
     def lost_before(self, patterns: list[str]) -> int:
         """Return the offset after the last message that retention removed and that matches."""

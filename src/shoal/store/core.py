@@ -10,6 +10,9 @@ from shoal.store.requests import RequestError
 #: Destinations of which it is remembered whether they are kept.
 OWNED_MAX = 100_000
 
+#: Keys of the log that name queues whose messages came past the machine and are not journalled as come yet.
+COUNTING = "counting/"
+
 #: What is done once it is known whether the rows of a turn were taken: the reason if they were not.
 After = Callable[[str | None], None]
 

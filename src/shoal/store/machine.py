@@ -16,12 +16,12 @@ import logging
 import math
 import re
 import reprlib
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from shoal._core import Log
-from shoal.bus.store_protocol import LEASE_S, LEASE_S_MAX, LEASE_S_MIN, VERSION, queue_name
+from shoal.bus.store_protocol import LEASE_S, LEASE_S_MAX, LEASE_S_MIN, VERSION
 from shoal.errors import (
     InvalidTopicError,
     StoreCorruptError,
@@ -37,7 +37,7 @@ from shoal.store.credit import Credit
 from shoal.store.destinations import Destinations
 from shoal.store.gate import Gate, Via
 from shoal.store.reader import QUEUE_WINDOW, Owner, Session
-from shoal.store.readers import Readers, Wanted, queue_key
+from shoal.store.readers import Readers, Wanted
 from shoal.store.receiving import Receiving
 from shoal.store.requests import Request, RequestError, runs_of
 from shoal.store.reservations import Reservations
@@ -297,19 +297,33 @@ class Machine:
         if not self._is_closing:
             self._sending.hear(rows)
 
-    def took(self, now: Now, first: int, end: int) -> None:
-        """Rows came into the log past the machine, durable: those of queues are counted, readers are due."""
+    def check_destinations(self, now: Now, destinations: Iterable[str]) -> None:
+        """Refuse destinations that no client may send to."""
+        self._core.now = now
+        for destination in destinations:
+            self._sending.check_destination(destination)
+
+    def expect_rows(self, now: Now, sizes: Mapping[str, tuple[int, int]]) -> None:
+        """Rows are to come into the log past the machine: take room for them, or refuse them."""
+        self._core.now = now
+        self._sending.expect(sizes)
+
+    def took(
+        self, now: Now, first: int, end: int, expected: Mapping[str, tuple[int, int]], note: str | None = None
+    ) -> None:
+        """Rows came into the log past the machine, durable: they are counted, readers are due.
+
+        Room for those that were `expected` was taken before. The `note` that names their queues goes.
+        """
         core = self._core
         core.now = now
-        for destination, messages, *_ in self.log.topics(first, end, []):
-            core.touched.add(destination)
-            name = queue_name(destination)
-            reader = self._readers.get(queue_key(name)) if name is not None else None
-            if reader is not None:
-                _, _, size = self.log.extent(first, end, [destination])
-                core.turn.came(reader.key, messages, size)
-                reader.totals.messages += messages
-                reader.totals.bytes += size
+        came = {destination: messages for destination, messages, *_ in self.log.topics(first, end, [])}
+        for destination in came.keys() | expected.keys():
+            size = self.log.extent(first, end, [destination])[2] if destination in came else 0
+            messages = came.get(destination, 0)
+            self._sending.came(destination, messages, size, expected.get(destination, (0, 0)))
+        if note is not None:
+            core.turn.put(note, None, with_rows=True)
 
     def close(self, now: Now) -> None:
         """Take nothing more, and note how far readers are; `append`, sync and `settle` follow."""

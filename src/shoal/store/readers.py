@@ -1,6 +1,7 @@
 """All queues and subscriptions of a store: which there are, who gets which destination, who is next."""
 
 import heapq
+import json
 import logging
 from collections import deque
 from collections.abc import Iterator
@@ -10,7 +11,7 @@ from shoal._core import match_topics
 from shoal.bus.store_protocol import QUEUES, TEMPORARY_QUEUES, is_queue_name, queue_name
 from shoal.messages import store as notices
 from shoal.selector import Selector
-from shoal.store.core import Core
+from shoal.store.core import COUNTING, Core
 from shoal.store.reader import Options, Reader, Session, Shape, recall
 from shoal.store.requests import RequestError
 
@@ -84,6 +85,22 @@ class Readers:
                     reader.measure(core)
                 if reader.moves_expired:
                     self.touch(reader)
+        self._count_anew()
+
+    def _count_anew(self) -> None:
+        """Count queues that got messages past the machine which the last run did not journal as come."""
+        core = self._core
+        for note, value in core.log.items(COUNTING):
+            for name in json.loads(value):
+                reader = self._readers.get(queue_key(name))
+                if reader is None:
+                    continue
+                messages, size = reader.totals.messages, reader.totals.bytes
+                reader.measure(core)
+                if reader.totals.messages > messages:
+                    came = reader.totals.messages - messages, max(reader.totals.bytes - size, 0)
+                    core.turn.came(reader.key, *came)
+            core.turn.put(note, None, with_rows=True)
 
     def _make(self, key: str, shape: Shape, options: Options, publishers: list[int]) -> Reader:
         selector = Selector(shape.selector).core if shape.selector else None

@@ -17,6 +17,7 @@ import sqlite3
 import threading
 import time
 import weakref
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
 
@@ -41,6 +42,7 @@ from shoal.store.projection import Projection
 from shoal.store.publishing import Publishing
 from shoal.store.recording import Recording
 from shoal.store.serving import Serving, listening
+from shoal.store.staged import Staged
 from shoal.store.status import Rate, write_status
 from shoal.store.syncing import Syncing
 
@@ -149,6 +151,7 @@ class Store:
             recorded=tuple(rule.pattern for rule in self.config.record),
             principals=self._principals,
         )
+        self._staged = Staged(self.log, self._serving)
         self._presence = Presence(
             self._bus,
             lambda: description(
@@ -250,11 +253,17 @@ class Store:
 
     def commit(self, scope: str | None, number: int, stagings: list[str]) -> tuple[int, int, bool]:
         """Make stagings visible and durable, and have them published: first offset, end, repeated."""
-        first, end, repeated = self.log.commit(scope, number, stagings)
-        if not repeated:
-            self._serving.took(first, end)
+        done = self._staged.commit(scope, number, stagings)
         self._publishing.wake()
-        return first, end, repeated
+        return done
+
+    def expect(self, staging: str, sizes: Mapping[str, tuple[int, int]], *, more: bool = True) -> None:
+        """Rows of a staging go to these destinations: messages and bytes of each.
+
+        Raises:
+            StoreRefusedError: clients may not send there.
+        """
+        self._staged.expect(staging, sizes, more=more)
 
     def ask(self, op: str, **fields: Any) -> dict[str, Any]:
         """Ask what clients ask, from any thread of this process."""

@@ -1,6 +1,7 @@
 """Messages on their way into the store: sends and transactions."""
 
 import logging
+from collections.abc import Mapping
 from typing import Any
 
 from shoal._core import Hearing, check_rows
@@ -133,6 +134,16 @@ class Sending:
         return first, last, new, destinations
 
     def _admit(self, session: Session, destination: str, size: int, live: bool) -> None:
+        self.check_destination(destination)
+        for reader in self._readers.wanting(destination):
+            try:
+                self._admit_for(reader, size)
+            except RequestError:
+                if not live or not self._credit.overdraw(session, size):
+                    raise
+
+    def check_destination(self, destination: str) -> None:
+        """Refuse what no client may send here; a queue comes into being."""
         self._core.check_owned(destination)
         name = queue_name(destination)
         if name is not None:
@@ -142,12 +153,30 @@ class Sending:
                 raise RequestError("EXISTS_NOT", f"the temporary topic {destination!r} is gone")
         elif destination.startswith("_"):
             raise RequestError("BAD_REQUEST", f"{destination} is a reserved topic")
-        for reader in self._readers.wanting(destination):
-            try:
+
+    def expect(self, sizes: Mapping[str, tuple[int, int]]) -> None:
+        """Rows are about to come past the machine: take room for them, or refuse them."""
+        if sizes and self._core.full is not None:
+            raise RequestError("FULL", self._core.full)
+        for destination, (_, size) in sizes.items():
+            for reader in self._readers.wanting(destination):
                 self._admit_for(reader, size)
-            except RequestError:
-                if not live or not self._credit.overdraw(session, size):
-                    raise
+        for destination, (messages, size) in sizes.items():
+            self._add(destination, messages, size)
+
+    def _add(self, destination: str, messages: int, size: int) -> None:
+        for reader in self._readers.wanting(destination):
+            reader.totals.messages += messages
+            reader.totals.bytes += size
+
+    def came(self, destination: str, messages: int, size: int, expected: tuple[int, int]) -> None:
+        """Rows of a destination came past the machine; room was taken for what was expected."""
+        core = self._core
+        self._add(destination, messages - expected[0], size - expected[1])
+        core.touched.add(destination)
+        name = queue_name(destination)
+        if name is not None and messages and self._readers.get(queue_key(name)) is not None:
+            core.turn.came(queue_key(name), messages, size)
 
     def _admit_for(self, reader: Reader, size: int) -> None:
         if self.pinned is not None and reader.key == self.pinned[0]:

@@ -11,7 +11,7 @@ import select
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from shoal import _core
@@ -188,10 +188,22 @@ class Serving:
         with self._lock:
             return {**self.machine.status(), "unreadable": self._unreadable}
 
-    def took(self, first: int, end: int) -> None:
+    def check_destinations(self, destinations: Iterable[str]) -> None:
+        """Refuse destinations that no client may send to."""
+        with self._lock:
+            self.machine.check_destinations(self._now(), destinations)
+
+    def expect_rows(self, sizes: Mapping[str, tuple[int, int]]) -> None:
+        """Rows are to come into the log that no request brings: take room for them, or refuse them."""
+        with self._lock:
+            self.machine.expect_rows(self._now(), sizes)
+
+    def took(
+        self, first: int, end: int, *, expected: Mapping[str, tuple[int, int]], note: str | None
+    ) -> None:
         """Rows came into the log, durable, that no request brought."""
         with self._lock:
-            self.machine.took(self._now(), first, end)
+            self.machine.took(self._now(), first, end, expected, note)
         self._bell.ring(0)
 
     def set_space(self, full: str | None, low: str | None) -> None:

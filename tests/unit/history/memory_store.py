@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from twin import Stored
@@ -125,6 +125,10 @@ class MemoryStore:
 
     def ask(self, op: str, **fields: Any) -> dict[str, Any]:
         raise StoreRefusedError(f"there are no queues here to {op}")
+
+    def expect(self, staging: str, sizes: Mapping[str, tuple[int, int]], *, more: bool = True) -> None:
+        if any(destination.startswith("_") for destination in sizes):
+            raise StoreRefusedError("a reserved topic")
 
     def commit(self, scope: str | None, number: int, stagings: Sequence[str]) -> tuple[int, int, bool]:
         last = self.committed.get(scope or "")
