@@ -79,6 +79,16 @@ def test_a_store_is_found_by_its_address_alone(store: StoreProcess) -> None:
     assert "tea" in result.output
 
 
+def test_a_persistent_last_value_needs_no_publisher(store: StoreProcess) -> None:
+    where = ["--domain", store.domain, "--interface", "lo"]
+    published = CliRunner().invoke(app, ["pub", "prices/ACME", "10.25", "--retain", "--persistent", *where])
+    assert published.exit_code == 0, published.output
+    arguments = ["prices/*", "--retained", "--count", "1", "--timeout", str(PATIENCE_S)]
+    shown = CliRunner().invoke(app, ["sub", *arguments, *where])
+    assert shown.exit_code == 0, shown.output
+    assert shown.output.endswith("prices/ACME 10.25\n")
+
+
 def test_queues_that_a_program_holds_in_memory_are_listed(store: StoreProcess) -> None:
     where = {"domain": f"{store.domain}-memory", "interface": "lo"}
     with shoal.connect(**where) as worker:

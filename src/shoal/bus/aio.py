@@ -55,7 +55,7 @@ from shoal.bus.replies import (
     reply_properties,
     reply_to,
 )
-from shoal.bus.retained import LastValues, Source, fetch
+from shoal.bus.retained import LastValues, Source, fetch, marked
 from shoal.bus.store_protocol import TEMPORARY
 from shoal.bus.store_waits import ask_in_loop
 from shoal.bus.waiting import close_at_exit
@@ -262,6 +262,8 @@ class Bus(Handle):
                 "connection": connection,
             }
             check_flag("retain", retain)
+            if retain:
+                headers["properties"] = marked(headers["properties"])
             keeping = (
                 self._connection.retained().keeping(topic, body, headers)
                 if retain

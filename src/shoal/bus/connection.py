@@ -104,6 +104,8 @@ class Connection:
         self._persistence: Persistence | None = None
         self._retained: Retained | None = None
         self._hinted = False
+        #: When it was made, or its links changed, by `time.monotonic`.
+        self.linked_at = time.monotonic()
         self._transaction_chains: Chains | None = None
         self._making = threading.Lock()
         self._temporaries = itertools.count(1)
@@ -181,6 +183,7 @@ class Connection:
 
     def on_links(self) -> None:
         """Something happened to a link."""
+        self.linked_at = time.monotonic()
         if not self.closed:
             self.drain()
 
@@ -579,6 +582,9 @@ class _Persistently:
             raise closed_error()
         if not retain:
             return self._persistent(connection, topic, body, options)
+        if persistent:
+            module = importlib.import_module("shoal.bus.retained")
+            options["properties"] = module.marked(options.get("properties"))
         headers = {name: value for name, value in options.items() if name not in ("window", "timeout_s")}
         with connection.retained().keeping(topic, body, headers) as keep:
             if persistent:

@@ -11,6 +11,10 @@ publisher
 So a message is among the values or comes live, or both. A live message of the same publisher, chain and topic
 whose number is not higher than that of the value is a duplicate, or older than the last value, and is
 discarded. Live messages are held back, in the subscription's bounded queue, until the values are here.
+
+A persistent message with `retain` has the property `_retain`. A store keeps the last one of each topic, also
+after its publisher is gone, and answers fetches like a publisher. A publisher's own answer comes before the
+store's.
 """
 
 import contextlib
@@ -20,13 +24,13 @@ import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from shoal import _core
 from shoal._core import Message, RowsBuilder, match_topics, read_rows
 from shoal.bus import operations
-from shoal.bus.arguments import correlation_of, selector_of
+from shoal.bus.arguments import correlation_of, properties_of, selector_of
 from shoal.bus.connection import Connection
 from shoal.bus.dispatch import OwnThread
 from shoal.bus.operations import Operation
@@ -36,16 +40,22 @@ from shoal.bus.waiting import run
 from shoal.errors import FullError, ShoalError
 from shoal.selector import CorrelationFilter, Selector
 
-#: Where fetches go: every publisher that keeps values subscribes to it.
+#: Where fetches go: every publisher that keeps values subscribes to it, and a store that does.
 FETCH = "_retained/fetch"
+#: The property of a persistent message that a store keeps as its topic's last value.
+MARK = "_retain"
+#: The property of a store's answers.
+_STORED = "_stored"
 #: What one connection keeps: topics, and bytes of their messages.
 TOPICS_MAX, BYTES_MAX = 100_000, 64 << 20
 #: Bytes of the values of one answer.
 ANSWER_BYTES = 1 << 20
 #: How long a publisher waits for room to answer, and a subscriber for all answers.
 ANSWER_S, FETCH_S = 5.0, 5.0
-#: On a network there may be publishers that are not known yet: a fetch ends when no answer came for so long.
+#: Where publishers may be missing that are not known yet, a fetch ends when no answer came for this long.
 QUIET_S = 0.5
+#: After this a node has heard all others, and their interest.
+MEMBERS_S = 2.0
 #: How often a fetch looks for answers.
 _CHECK_S = 0.005
 
@@ -89,7 +99,7 @@ class Retained:
         Raises:
             FullError: the connection keeps as much as it may.
         """
-        size = 0 if _is_empty(body) else len(_row(topic, body, headers, 0, 0, 1))
+        size = 0 if is_empty(body) else len(_row(topic, body, headers, 0, 0, 1))
         with self._done:
             self._check_room(topic, size)
             self._bytes += size
@@ -148,20 +158,8 @@ class Retained:
 
     def _answer(self, fetch: Message) -> None:
         connection = self._connection()
-        pattern = fetch.body.get("pattern") if isinstance(fetch.body, dict) else None
-        if connection is None or fetch.reply_to is None or not isinstance(pattern, str):
-            return
-        # Whoever asks and is gone, or takes nothing, is not answered.
-        with contextlib.suppress(ShoalError):
-            _say(connection.node, fetch, [], more=True)
-            run(connection, operations.heard(connection, pattern, fetch.sender))
-            part: list[bytes] = []
-            for row in self._matching(pattern):
-                if part and sum(map(len, part)) + len(row) > ANSWER_BYTES:
-                    _say(connection.node, fetch, part, more=True)
-                    part = []
-                part.append(row)
-            _say(connection.node, fetch, part, more=False)
+        if connection is not None:
+            answer(connection, fetch, self._matching)
 
     def close(self) -> None:
         """Answer no more, and forget the values."""
@@ -169,14 +167,39 @@ class Retained:
         self._values.clear()
 
 
-def _say(node: _core.Node, fetch: Message, rows: list[bytes], *, more: bool) -> None:
+def answer(
+    connection: Connection, fetch: Message, matching: Callable[[str], list[bytes]], *, stored: bool = False
+) -> None:
+    """Answer a fetch with the rows that match its pattern, unless the fetcher left or stopped reading."""
+    pattern = fetch.body.get("pattern") if isinstance(fetch.body, dict) else None
+    if fetch.reply_to is None or not isinstance(pattern, str):
+        return
+    with contextlib.suppress(ShoalError):
+        _say(connection.node, fetch, [], more=True, stored=stored)
+        if fetch.sender != connection.node.node:
+            run(connection, operations.heard(connection, pattern, fetch.sender))
+        part: list[bytes] = []
+        for row in matching(pattern):
+            if part and sum(map(len, part)) + len(row) > ANSWER_BYTES:
+                _say(connection.node, fetch, part, more=True, stored=stored)
+                part = []
+            part.append(row)
+        _say(connection.node, fetch, part, more=False, stored=stored)
+
+
+def _say(node: _core.Node, fetch: Message, rows: list[bytes], *, more: bool, stored: bool) -> None:
     """One answer to a fetch."""
     node.publish(
         str(fetch.reply_to),
         b"".join(len(row).to_bytes(4, "little") + row for row in rows),
-        properties=reply_properties(None, more),
+        properties={**(reply_properties(None, more) or {}), **({_STORED: True} if stored else {})} or None,
         timeout_s=ANSWER_S,
     )
+
+
+def marked(properties: Mapping[str, Any] | None) -> dict[str, Any]:
+    """The properties of a message that a store is to keep as a last value."""
+    return {**(properties_of(properties) or {}), MARK: True}
 
 
 def _answer(target: "weakref.ref[Retained]", fetch: Message) -> None:
@@ -186,7 +209,8 @@ def _answer(target: "weakref.ref[Retained]", fetch: Message) -> None:
         retained._answer(fetch)
 
 
-def _is_empty(body: Any) -> bool:
+def is_empty(body: Any) -> bool:
+    """Whether a body deletes a value."""
     return body is None or (isinstance(body, bytes | bytearray | str) and len(body) == 0)
 
 
@@ -222,6 +246,7 @@ def fetch(
         yield from operations.sync(connection, FETCH_S)
     answers = node.open_subscription(f"{connection.replies.topic}/retained/{connection.next_temporary()}")
     values: dict[tuple[int, str], Message] = {}
+    from_stores: dict[tuple[int, str], Message] = {}
     try:
         began = last = time.monotonic()
         asked: set[int] | None = None
@@ -239,11 +264,13 @@ def fetch(
                 unfinished.add(answer.publisher)
                 if kind_of(answer) != MORE:
                     unfinished.discard(answer.publisher)
+                is_stored = answer.properties.get(_STORED) is True
                 for row in _split(answer.body if isinstance(answer.body, bytes) else b""):
                     for message in read_rows(row, receiver=receiver):
-                        values[message.publisher, message.topic] = message
+                        kept = from_stores if is_stored else values
+                        kept[message.publisher, message.topic] = message
             complete = not unfinished and present - set(node.routers) <= answered
-            if complete and (connection.config.scheme == "inproc" or now >= last + QUIET_S):
+            if complete and (_are_known(connection, now) or now >= last + QUIET_S):
                 break
             if connection.closed or now >= began + FETCH_S:
                 break
@@ -253,11 +280,24 @@ def fetch(
     own, wanted, related = node.publisher, selector_of(selector), correlation_of(correlation)
     return [
         message
-        for message in values.values()
+        for message in {**from_stores, **values}.values()
         if (wanted is None or wanted.matches(message))
         and (related is None or related.matches(str(message.correlation_id)))
         and not (no_local and message.publisher == own)
     ]
+
+
+def _are_known(connection: Connection, now: float) -> bool:
+    """Whether every publisher of last values is known here, so that none is missing once all have answered.
+
+    Members of a multicast group, and the other ends of links, are known two seconds after the last link came
+    up. Nodes behind a router are known to the router alone.
+    """
+    if connection.node.routers:
+        return False
+    if any(link.role == "connect" and link.state != "up" for link in connection.link_states()):
+        return False
+    return connection.config.scheme == "inproc" or now >= connection.linked_at + MEMBERS_S
 
 
 class LastValues:

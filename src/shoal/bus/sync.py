@@ -283,7 +283,8 @@ class Bus(Handle):
             timeout_s: how long to wait while members take no more, where `when_full` is `block`, or for the
                 store; `None` is for ever.
             retain: keep it as the topic's last value while this connection is open: subscribers with
-                `retained=True` get it first. An empty body (`None`, `""`, `b""`) deletes the value.
+                `retained=True` get it first. With `persistent`, a store keeps it beyond that. An empty body
+                (`None`, `""`, `b""`) deletes the value.
 
         Returns:
             Of a persistent message a `Receipt`: its identity, and whether a store has it. Of others the
@@ -294,7 +295,8 @@ class Bus(Handle):
             FullError: members take no more, and `when_full` is `error` or the time was over; or `retain`, and
                 this connection keeps 100,000 topics or 64 MiB.
             NoStoreError: it is persistent, and the domain has no store; the error says how to start one.
-            StoreFullError: it is persistent, and the store takes no more.
+            StoreFullError: it is persistent, and the store takes no more; or `retain`, and the store retains
+                10,000 topics or 8 MiB.
             StoreUnavailableError: the store did not answer in time; the message may be kept all the same.
             ClosedError: the connection is closed.
             InvalidTopicError: the topic is none.

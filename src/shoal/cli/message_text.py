@@ -54,8 +54,11 @@ def for_people(message: shoal.Message, colour: bool = False) -> str:
     sent = message.timestamp
     at = datetime.fromtimestamp(sent).strftime("%H:%M:%S.%f")[:-3] if sent is not None else "--:--:--.---"
     topic, body = printable(message.topic), message_body_text(message)
+    # Names that begin with _ are Shoal's own.
     properties = " ".join(
-        printable(f"{name}={value}") for name, value in _or_nothing(message, "properties").items()
+        printable(f"{name}={value}")
+        for name, value in _or_nothing(message, "properties").items()
+        if not name.startswith("_")
     )
     if not colour:
         return f"{at} {topic} {body} {properties}" if properties else f"{at} {topic} {body}"

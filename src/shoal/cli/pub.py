@@ -29,6 +29,8 @@ Examples:
   shoal pub orders/new '{"id": 7}' --json-body --persistent      (a store keeps it)
 
   shoal pub prices/ACME 10.25 --retain      (new subscribers get it first, until Ctrl-C)
+
+  shoal pub prices/ACME 10.25 --retain --persistent      (a store keeps it and gives it to them)
 """
 
 
@@ -45,7 +47,10 @@ def pub(
     ] = False,
     retain: Annotated[
         bool,
-        typer.Option("--retain", help="Keep it as the topic's last value for new subscribers, until Ctrl-C."),
+        typer.Option(
+            "--retain",
+            help="Keep it as the topic's last value: until Ctrl-C, or with --persistent in a store.",
+        ),
     ] = False,
     json_body: JsonBody = False,
     stdin: Stdin = False,
@@ -68,7 +73,7 @@ def pub(
             bus.flush()
             if not heard and not bus.subscribers(topic):
                 typer.echo(f"shoal pub: published {published}, and nobody subscribes to {topic}", err=True)
-            if retain:
+            if retain and not persistent:
                 typer.echo(f"shoal pub: retaining the last value of {topic} until Ctrl-C", err=True)
                 bus.run()
 

@@ -41,6 +41,7 @@ from shoal.store.readers import Readers, Wanted
 from shoal.store.receiving import Receiving
 from shoal.store.requests import Request, RequestError, runs_of
 from shoal.store.reservations import Reservations
+from shoal.store.retained import Values
 from shoal.store.sending import Sending
 
 log = logging.getLogger("shoal.store")
@@ -104,7 +105,9 @@ class Machine:
         self._readers = Readers(self._core)
         self._commits = Commits(self._core)
         self._credit = Credit(self._readers)
-        self._sending = Sending(self._core, self._readers, self._commits, self._credit, recorded)
+        #: Last values of topics.
+        self.values = Values(self._core)
+        self._sending = Sending(self._core, self._readers, self._commits, self._credit, self.values, recorded)
         self._receiving = Receiving(self._core, self._readers, now.wall_us << 8)
         self._reservations = Reservations(self._core, self._readers)
         self._destinations = Destinations(self._core, self._readers, self._sending, self._reservations)
@@ -461,6 +464,7 @@ class Machine:
                 for session in self._sessions.values()
             ],
             "reservations": self._reservations.status(),
+            "retained": len(self.values),
             "unheard": self._sending.unheard,
             "mistakes": self.mistakes,
             "foreign": self.foreign,

@@ -15,6 +15,7 @@ from shoal.store.credit import Credit
 from shoal.store.reader import Consumer, Reader, Session
 from shoal.store.readers import Readers, queue_key
 from shoal.store.requests import Request, RequestError, Runs, runs_of
+from shoal.store.retained import Values
 
 log = logging.getLogger("shoal.store")
 
@@ -31,12 +32,14 @@ class Sending:
         readers: Readers,
         commits: Commits,
         credit: Credit,
+        values: Values,
         recorded: tuple[str, ...] = (),
     ) -> None:
         self._core = core
         self._credit = credit
         self._readers = readers
         self._commits = commits
+        self._values = values
         self._hearing = Hearing(recorded)
         #: Messages that were heard, and for which there was no room.
         self.unheard = 0
@@ -131,6 +134,10 @@ class Sending:
                 raise RequestError(
                     error.code, error.text, **{**more, "destination": destination, **error.more}
                 ) from None
+        try:
+            self._values.check(rows, mark)
+        except RequestError as error:
+            raise RequestError(error.code, error.text, **more) from None
         return first, last, new, destinations
 
     def _admit(self, session: Session, destination: str, size: int, live: bool) -> None:
@@ -215,6 +222,7 @@ class Sending:
     ) -> None:
         core = self._core
         core.turn.push_rows(rows, mark, QUEUES if publish else None)
+        self._values.take(rows, mark)
         core.turn.chain(*chain, last, core.now.wall_us, session.kept)
         self._marks[chain] = last
         self._count(destinations)

@@ -33,6 +33,7 @@ from shoal.store.gate import Gate, Via
 from shoal.store.listening import Listening
 from shoal.store.machine import SESSION, Identity, Machine
 from shoal.store.publishing import Publishing
+from shoal.store.retained import Answers
 
 log = logging.getLogger("shoal.store")
 
@@ -162,6 +163,10 @@ class Serving:
             door.attach_bell(self._bell, source)
         self._listening = Listening(bus, self._bell)
         self._listen()
+        # On the bus a fetcher proves nothing: a store with tokens gives its values to no one there.
+        self._may_answer = principals is None
+        #: What answers fetches of last values, once there are some.
+        self._answers: Answers | None = None
         #: Requests whose bodies were none.
         self._unreadable = 0
         self._log_limit = LogLimit()
@@ -176,6 +181,7 @@ class Serving:
 
     def start(self) -> None:
         """Begin to serve."""
+        self._answer_fetches()
         self._thread.start()
 
     @property
@@ -259,6 +265,7 @@ class Serving:
             self._pin = self.machine.pin
         # Whoever is told that it subscribes misses nothing from then on.
         self._listen()
+        self._answer_fetches()
         more = self._send(outgoing) or more
         if self._publishing is not None:
             for publisher in silent:
@@ -266,6 +273,14 @@ class Serving:
             if has_committed:
                 self._publishing.wake()
         return more
+
+    def _answer_fetches(self) -> None:
+        if self._answers is None and self._may_answer and len(self.machine.values):
+            self._answers = Answers(self._bus, self._last_values)
+
+    def _last_values(self, pattern: str) -> list[bytes]:
+        with self._lock:
+            return self.machine.values.matching(pattern)
 
     def _hear_links(self, at: Now) -> None:
         """Tell the machine which links were heard, and forget where sessions are that are over."""
@@ -330,6 +345,8 @@ class Serving:
     def close(self, *, failed: bool) -> None:
         """After `stop`: note how far everybody is, unless the log failed."""
         self._listening.follow(set())
+        if self._answers is not None:
+            self._answers.close()
         if not failed:
             try:
                 for rows in self._listening.take(TURN_BYTES):

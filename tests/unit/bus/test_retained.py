@@ -89,6 +89,26 @@ def test_there_is_no_gap_and_no_duplicate_while_it_is_published(pair: tuple[shoa
         thread.join()
 
 
+def test_once_every_member_is_known_a_fetch_ends_with_their_answers(
+    pair: tuple[shoal.Bus, shoal.Bus], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publisher, subscriber = pair
+    publisher.publish("a", 1, retain=True)
+    assert subscriber.wait_for_subscribers(retained.FETCH, timeout_s=PATIENCE_S)
+    monkeypatch.setattr(retained, "MEMBERS_S", 0.0)
+    if subscriber._connection.node.routers:
+        monkeypatch.setattr(retained, "QUIET_S", 0.2)
+    else:
+        monkeypatch.setattr(retained, "QUIET_S", 10 * PATIENCE_S)
+        monkeypatch.setattr(retained, "FETCH_S", 10 * PATIENCE_S)
+    began = time.monotonic()
+    with subscriber.subscribe("a", retained=True) as values:
+        assert bodies(values, 1) == [1]
+    took_s = time.monotonic() - began
+    is_bounded = bool(subscriber._connection.node.routers)
+    assert took_s >= 0.2 if is_bounded else took_s < PATIENCE_S
+
+
 def test_every_publisher_has_its_own_last_value(domain: str, bus: shoal.Bus, other: shoal.Bus) -> None:
     bus.publish("a", "of one", retain=True)
     other.publish("a", "of another", retain=True)
