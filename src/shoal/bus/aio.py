@@ -101,12 +101,15 @@ _calling: "contextvars.ContextVar[_Call | None]" = contextvars.ContextVar("shoal
 
 
 def connect(url: str | None = None, **options: Unpack[ConnectOptions]) -> "Bus":
-    """Join a domain; use it as `async with shoal.aio.connect() as bus`. Arguments as in `shoal.connect`."""
+    """Join a domain; use it as `async with shoal.aio.connect() as bus`. Arguments as in `shoal.connect`.
+
+    A store or an outbox is opened on a thread of its own; entering the block waits for it, and raises why it
+    cannot be opened.
+    """
     rest, client = split_client(options)
     connection, role = split_roles(rest)
     bus = Bus(resolve(url, connection))
-    bus._connection.take_role(role)
-    bus._connection.take_client(client)
+    bus._connection.open_beside_loop(role, client)
     bus._connects = bus.config.has_links
     return bus
 
@@ -119,12 +122,10 @@ def listen(url: str, *, admit: Admit | None = None, **options: Unpack[ConnectOpt
     if admit is not None and not config.has_links:
         raise ConfigError(f"admit decides about those who say hello, which nobody does on {config.scheme}://")
     bus = Bus(config)
-    bus._connection.take_role(role)
-    bus._connection.take_client(client)
     with closing_on_error(bus._connection):
         if bus.config.has_links:
             bus._connection.keeper().listen(bus.config.target(), admit, bus.config.cost)
-            bus._connection.let_store_join()
+        bus._connection.open_beside_loop(role, client, listens=bus.config.has_links)
     return bus
 
 
@@ -762,8 +763,8 @@ class Bus(Handle):
             connection.drain()
             connection.say_held()
             doorbell.close()
-            if connection.store is not None:
-                await in_own_thread(connection.close_role)
+            if connection.has_opening:
+                await in_own_thread(connection.close_opened)
         return undelivered
 
     async def _finish_persistent(self, deadline: float | None, stall_s: float, is_done: IsDone) -> str:
@@ -794,6 +795,9 @@ class Bus(Handle):
     async def __aenter__(self) -> Self:
         # Events are noticed from now on.
         doorbell = self._doorbell
+        if self._connection.has_opening:
+            with closing_on_error(self._connection):
+                await in_own_thread(self._connection.wait_opened)
         if self._connects:
             with closing_on_error(self._connection):
                 await doorbell.run(operations.begin(self._connection))

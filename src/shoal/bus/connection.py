@@ -31,6 +31,7 @@ from shoal.bus.descriptors import check_descriptors
 from shoal.bus.events import Event, EventLog, LinkDown, LinkUp
 from shoal.bus.forks import Birth
 from shoal.bus.log_limit import LogLimit
+from shoal.bus.opening import Opening
 from shoal.bus.readers import IsDone, nobody
 from shoal.bus.replies import Replies
 from shoal.bus.store_waits import ask
@@ -39,7 +40,7 @@ from shoal.config import ClientConfig, ConnectionConfig, QueueFull
 from shoal.config import resolve as resolve_url
 from shoal.config.connection import UDP_SEGMENT_BYTES
 from shoal.config.keys import keys_of
-from shoal.errors import ClosedError, ConfigError, LinkError, UndeliveredWarning
+from shoal.errors import ClosedError, ConfigError, LinkError, ShoalError, UndeliveredWarning
 from shoal.link.address import Target, resolve, target_of
 from shoal.link.fallback import StandIn, stand_in
 from shoal.link.group import Group
@@ -93,8 +94,9 @@ class Connection:
         self.config = config = config if self.stand_in is None else self.stand_in.config
         # Of the publisher, not of the node: two nodes may have met with one id.
         self.replies = Replies(f"_reply/{self.node.publisher:016x}")
-        #: The store beside it, if it was asked for: a `shoal.store.Store`.
-        self.store: Any = None
+        self._store: Any = None
+        #: What opens that store, or the outbox, beside an event loop.
+        self._opening: Opening | None = None
         #: How it uses a store.
         self.client = ClientConfig()
         #: The way to a store, once somebody needs one, in a list that others can watch.
@@ -284,11 +286,51 @@ class Connection:
             return
         try:
             role = importlib.import_module("shoal.store.role")
-            self.store = role.open_beside(options.pop("store"), self.config, **options)
+            self._store = role.open_beside(options.pop("store"), self.config, **options)
         except BaseException:
             self.closed = True
             self.shut_down()
             raise
+
+    def open_beside_loop(self, role: dict[str, Any], client: ClientConfig, *, listens: bool = False) -> None:
+        """Open a store or an outbox on a thread of its own; `wait_opened` waits for it."""
+        self.client = client
+        if not role and client.outbox is None:
+            return
+
+        def work() -> None:
+            self.take_role(role)
+            if not self.closed:
+                self.take_client(client)
+            if not self.closed and listens:
+                self.let_store_join()
+            if self.closed:
+                # It was closed meanwhile.
+                self.close_role()
+
+        self._opening = Opening(work)
+
+    def wait_opened(self) -> None:
+        """Wait for the store or the outbox that is opened beside an event loop."""
+        if self._opening is not None:
+            self._opening.wait()
+
+    def close_opened(self) -> None:
+        """Close the store, if there is one, as soon as it is open."""
+        with contextlib.suppress(ShoalError):
+            self.wait_opened()
+        self.close_role()
+
+    @property
+    def has_opening(self) -> bool:
+        """Whether a store or an outbox is opened beside an event loop."""
+        return self._opening is not None
+
+    @property
+    def store(self) -> Any:
+        """The store beside it, if it was asked for: a `shoal.store.Store`."""
+        self.wait_opened()
+        return self._store
 
     def join_store(self, url: str) -> None:
         """Have the store of this program, if it has one, connect to where the program itself is."""
@@ -316,13 +358,14 @@ class Connection:
 
     def close_role(self) -> None:
         """Close the store; what it has not recorded yet it records."""
-        if self.store is not None:
-            self.store.close()
+        if self._store is not None:
+            self._store.close()
 
     # What a store is needed for. It is found by name: few need one.
 
     def channel(self) -> "StoreChannel":
         """The way to a store, opened when it is first needed."""
+        self.wait_opened()
         self.check_open()
         self.check_here()
         with self._making:

@@ -2,15 +2,18 @@
 
 import asyncio
 import gc
+import importlib
 import threading
 import warnings
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import shoal.aio
+from shoal.errors import StoreLockedError
 
 WARNING = "SHOAL-2115 .*Bus.* with callbacks was not closed"
 
@@ -151,3 +154,68 @@ def test_a_connection_whose_loop_is_closed_can_be_closed_in_another(domain: str,
         assert asyncio.run(asyncio.wait_for(bus.close(), 20))
         assert other.members == []
     assert bus.closed
+
+
+@pytest.mark.parametrize("option", ["store", "outbox"])
+def test_logs_are_recovered_beside_the_loop(
+    domain: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, option: str
+) -> None:
+    async def main() -> None:
+        def slowly(*arguments: Any, **options: Any) -> Any:
+            # As long as the loop does something else; on the loop's own thread that is for ever.
+            assert going_on.wait(10)
+            return original(*arguments, **options)
+
+        monkeypatch.setattr(module, "Log", slowly)
+        bus = shoal.aio.connect(domain, **{option: tmp_path / option})
+        entering = asyncio.create_task(bus.__aenter__())
+        await asyncio.sleep(0)
+        assert not entering.done()
+        going_on.set()
+        await entering
+        assert (await bus.publish("a", 1, persistent=True)).id
+        await bus.close()
+
+    going_on = threading.Event()
+    module = importlib.import_module({"store": "shoal.store.role", "outbox": "shoal.bus.outbox"}[option])
+    original = module.Log
+    asyncio.run(asyncio.wait_for(main(), 60))
+
+
+def test_entering_says_why_a_store_cannot_be_opened(domain: str, tmp_path: Path) -> None:
+    async def main() -> None:
+        with shoal.connect(domain, store=tmp_path), pytest.raises(StoreLockedError):
+            async with shoal.aio.connect(domain, store=tmp_path):
+                pass
+        async with shoal.aio.connect(domain, store=tmp_path) as bus:
+            assert bus.store.wait_open(10)
+
+    asyncio.run(asyncio.wait_for(main(), 60))
+
+
+def test_a_task_that_is_cancelled_while_a_store_opens_leaves_none_open(
+    domain: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def main() -> None:
+        going_on = threading.Event()
+
+        def slowly(*arguments: Any, **options: Any) -> Any:
+            assert going_on.wait(10)
+            return original(*arguments, **options)
+
+        monkeypatch.setattr(module, "Log", slowly)
+        bus = shoal.aio.connect(domain, store=tmp_path)
+        entering = asyncio.create_task(bus.__aenter__())
+        await asyncio.sleep(0.01)
+        entering.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await entering
+        going_on.set()
+        bus._connection.wait_opened()
+        monkeypatch.undo()
+        with shoal.connect(domain, store=tmp_path):
+            pass
+
+    module = importlib.import_module("shoal.store.role")
+    original = module.Log
+    asyncio.run(asyncio.wait_for(main(), 60))
