@@ -11,6 +11,7 @@ import typer
 from shoal.cli.progress import Progress, RoundPace
 from shoal.errors import ProcessFailedError
 from shoal_bench import availability, report
+from shoal_bench import failover as failover_experiment
 from shoal_bench import fec as fec_experiment
 from shoal_bench import jms as jms_experiment
 from shoal_bench import lan as lan_experiment
@@ -119,6 +120,34 @@ def route(
             selectors=selectors,
         )
     _show(f"{sizes}-byte messages through a router", options, route_experiment.run, json)
+
+
+@app.command("failover")
+def failover(
+    size: Annotated[int, typer.Option(help="Bytes of each message's body.")] = 1024,
+    rate: Annotated[int, typer.Option(help="Messages that are published in a second.")] = 10_000,
+    peers: Annotated[
+        str | None,
+        typer.Option(
+            help="Contestants beside Shoal: zenoh, nats, or '' for none. [default: those installed]"
+        ),
+    ] = None,
+    rounds: Rounds = 5,
+    kills: Annotated[int, typer.Option(help="How often the serving router is killed in a round.")] = 4,
+    seconds: Annotated[float, typer.Option(help="How long the load goes on after each kill.")] = 8.0,
+    json: Json = None,
+) -> None:
+    """Two LANs and two routers, of which the serving one is killed under load (needs root)."""
+    with _options_checked():
+        options = failover_experiment.FailoverOptions(
+            size=size,
+            rate=rate,
+            peers=_peers(peers, failover_experiment.FailoverOptions.peers, failover_experiment.PEERS),
+            rounds=rounds,
+            kills=kills,
+            seconds=seconds,
+        )
+    _show(f"{rate:,} messages/s of {size} bytes, a router fails", options, failover_experiment.run, json)
 
 
 @app.command("throughput")
