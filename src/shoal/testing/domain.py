@@ -24,6 +24,7 @@ from shoal.testing.domain_history import (
     Reading,
     SubscriptionRecord,
 )
+from shoal.testing.domain_topology import Topology
 from shoal.testing.faults import Clock, Link, Port
 from shoal.testing.history import Datagram
 
@@ -75,17 +76,27 @@ class Domain:
     """Simulated nodes. Nothing happens except inside its `run_*` methods and the calls on its nodes."""
 
     def __init__(
-        self, *, seed: int, link: Link | None = None, trace: bool = False, repeat: str | None = None
+        self,
+        *,
+        seed: int,
+        link: Link | None = None,
+        trace: bool = False,
+        repeat: str | None = None,
+        strict: bool = False,
     ) -> None:
         """Make an empty domain.
 
-        `repeat` is the command that does this run again; failed checks quote it.
+        `repeat` is the command that does this run again; failed checks quote it. With `strict` its history
+        asks the checkers of routers for more.
         """
         if not 0 <= seed < 1 << 64:
             raise ValueError(f"seed must be from 0 to 2**64 - 1, not {seed}")
         self.seed = seed
         self.repeat = repeat or f"Domain(seed={seed})"
         self.nodes: dict[int, Node] = {}
+        #: Which nodes can reach each other.
+        self.topology = Topology()
+        self._strict = strict
         self._draw = random.Random(seed)
         self._core = _core.DomainSimulation(seed)
         self._link = Link()
@@ -139,6 +150,8 @@ class Domain:
         source_name = None if source is None else source.name
         target_name = None if target is None else target.name
         self._core.set_link(source_name, target_name, **asdict(link))
+        if source_name is not None and target_name is not None:
+            self.topology.set_cut(source_name, target_name, link.cut)
 
     def cut(self, sources: Iterable[Node], targets: Iterable[Node], *, both_ways: bool = True) -> None:
         """Let nothing from `sources` reach `targets`; with `both_ways` neither the other way round."""
@@ -152,6 +165,7 @@ class Domain:
 
     def heal(self) -> None:
         """End every partition: all have the common link again."""
+        self.topology.heal()
         for source in self.nodes:
             for target in self.nodes:
                 self._core.reset_link(source, target)
@@ -194,6 +208,8 @@ class Domain:
             ),
         )
         self.nodes[made.name] = made
+        router = bool(made.options.get("router"))
+        self.topology.add(made.name, domain=domain, segments=segments, router=router)
         return made
 
     def add_nodes(self, count: int, **options: Unpack[BusOptions]) -> list[Node]:
@@ -203,6 +219,7 @@ class Domain:
     def lay_cable(self, one: Node, two: Node) -> None:
         """Join two nodes by TCP: the first one connects, again and again."""
         self._core.lay_cable(one.name, two.name)
+        self.topology.join(one.name, two.name)
 
     def draw_node_id(self) -> int:
         """A random node id that no node has."""
@@ -215,11 +232,12 @@ class Domain:
 
     def run_until(self, at_s: float) -> None:
         """Let time pass until `at_s`."""
+        self.topology.note(self.now_s)
         self._core.run_until(at_s)
 
     def run_for(self, seconds: float) -> None:
         """Let so much time pass."""
-        self._core.run_until(self.now_s + seconds)
+        self.run_until(self.now_s + seconds)
 
     def run_until_true(self, holds: Callable[[], bool], *, within_s: float, step_s: float = 0.25) -> bool:
         """Let time pass in steps until something holds; false if that takes too long."""
@@ -246,7 +264,14 @@ class Domain:
     def history(self) -> DomainHistory:
         """Everything that happened so far, for the checkers."""
         lives = [life for node in self.nodes.values() for life in node.lives()]
-        return DomainHistory(seed=self.seed, repeat=self.repeat, lives=lives, lossless=self._lossless)
+        return DomainHistory(
+            seed=self.seed,
+            repeat=self.repeat,
+            lives=lives,
+            lossless=self._lossless,
+            topology=self.topology,
+            strict=self._strict,
+        )
 
 
 class Subscription:
@@ -301,7 +326,11 @@ class Node:
     def begin(self, node: int, start: Callable[[int], int]) -> None:
         """Begin a life; `start` makes the node with an id and returns its publisher id."""
         publisher = start(node)
-        self.life = Life(name=self.name, node=node, publisher=publisher, began_s=self.domain.now_s)
+        router = bool(self.options.get("router"))
+        self.life = Life(
+            name=self.name, node=node, publisher=publisher, began_s=self.domain.now_s, router=router
+        )
+        self.domain.topology.set_up(self.name, True)
 
     def leave(self) -> None:
         """Say goodbye, whatever was not acknowledged yet."""
@@ -337,6 +366,7 @@ class Node:
 
     def _end(self, end: Literal["left", "crashed"]) -> None:
         self.life.end, self.life.ended_s = end, self.domain.now_s
+        self.domain.topology.set_up(self.name, False)
         for record in self.life.subscriptions.values():
             if record.ended_s is None:
                 record.ended_s = self.domain.now_s
@@ -345,6 +375,7 @@ class Node:
         """Stand still, as a stopped process does: its socket takes so many bytes of what arrives, or none."""
         if self._paused_at_s is None and self.life.end == "running":
             self._paused_at_s = self.domain.now_s
+            self.domain.topology.set_up(self.name, False)
             if socket_bytes is None:
                 self.core.stop(self.name)
             else:
@@ -355,6 +386,7 @@ class Node:
         if self._paused_at_s is not None and self.life.end == "running":
             self.life.pauses.append((self._paused_at_s, self.domain.now_s))
             self.core.thaw(self.name)
+            self.domain.topology.set_up(self.name, True)
         self._paused_at_s = None
 
     @property

@@ -295,6 +295,11 @@ class _Lost:
         return any(last >= key.number for _, last in ranges[:upto])
 
 
+def lost_by(life: Life) -> _Lost:
+    """What a node was told that it lost; a message can be looked up."""
+    return _Lost(life.losses)
+
+
 def accounted(history: DomainHistory) -> None:
     """A subscriber that was there read every message of its topics, or was told that it lost it.
 
@@ -312,7 +317,7 @@ def accounted(history: DomainHistory) -> None:
         for life in history.lives:
             if record.no_local and life is reader:
                 continue
-            for chain, messages in _by_chain(life).items():
+            for chain, messages in by_chain(life).items():
                 numbers = read[life.publisher, chain]
                 missing = _unaccounted(history, life, reader, record, messages, numbers, lost)
                 if missing:
@@ -326,7 +331,8 @@ def accounted(history: DomainHistory) -> None:
                     raise DomainCheckError(history, "accounted", what)
 
 
-def _by_chain(life: Life) -> dict[int, list[Published]]:
+def by_chain(life: Life) -> dict[int, list[Published]]:
+    """What a node published, chain by chain."""
     chains: dict[int, list[Published]] = defaultdict(list)
     for message in life.published:
         if message.key.number:

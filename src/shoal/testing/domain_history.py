@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 if TYPE_CHECKING:
     from shoal._core import _DomainNodeState
+    from shoal.testing.domain_topology import Topology
 
 End = Literal["running", "left", "crashed"]
 
@@ -121,6 +122,8 @@ class Life:
     state: _DomainNodeState | None = None
     #: The node ids it had before.
     nodes_before: list[int] = field(default_factory=list)
+    #: Whether it forwards.
+    router: bool = False
 
     def __str__(self) -> str:
         return f"node {self.name} ({self.publisher:016x})"
@@ -157,6 +160,10 @@ class DomainHistory:
     lives: Sequence[Life]
     #: Whether the network never lost a datagram.
     lossless: bool = True
+    #: Which nodes could reach each other, and when.
+    topology: Topology | None = None
+    #: Whether the checks of routers are the strict ones.
+    strict: bool = False
 
     def running(self) -> list[Life]:
         """The nodes that are there now."""

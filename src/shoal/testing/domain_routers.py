@@ -11,9 +11,10 @@ from itertools import pairwise
 from shoal.testing.checkers import numbered
 from shoal.testing.domain import BusOptions, Domain, Node
 from shoal.testing.domain_checkers import DomainCheckError, nothing_lost
-from shoal.testing.domain_graphs import SETTLE_S, check_routed, reached
+from shoal.testing.domain_graphs import SETTLE_S, reached
 from shoal.testing.domain_scenarios import domain_scenario
 from shoal.testing.faults import Link
+from shoal.testing.routed_checkers import check_routed, every_number_accounted
 
 
 @domain_scenario
@@ -32,7 +33,7 @@ def two_lans_and_a_router(domain: Domain) -> None:
     domain.run_for(2)
     if router.state["passed_messages"] != crossed:
         raise DomainCheckError(domain.history(), "dropped_at_source", "a message crossed that nobody wants")
-    check_routed(domain.history())
+    check_routed(domain.history(), every_number_accounted)
     nothing_lost(domain.history())
 
 
@@ -54,7 +55,7 @@ def two_routers_between_the_same_lans(domain: Domain) -> None:
     routers[0].restart()
     domain.run_for(SETTLE_S)
     reached(domain, [here, there], readers)
-    check_routed(domain.history())
+    check_routed(domain.history(), every_number_accounted)
 
 
 @domain_scenario
@@ -87,7 +88,7 @@ def a_router_crashes_while_messages_cross(domain: Domain) -> None:
         if len(reader.bodies) != published:
             what = f"of {published} messages came {len(reader.bodies)} on {reader.record.pattern!r}"
             raise DomainCheckError(domain.history(), "said_again", what)
-    check_routed(domain.history())
+    check_routed(domain.history(), every_number_accounted)
 
 
 @domain_scenario
@@ -120,7 +121,7 @@ def a_dead_router_is_missed_soon(domain: Domain) -> None:
         if silence_s > 4.0:
             what = f"nothing came for {silence_s:.1f} s"
             raise DomainCheckError(domain.history(), "missed_soon", what)
-    check_routed(domain.history())
+    check_routed(domain.history(), every_number_accounted)
     nothing_lost(domain.history())
 
 
@@ -154,7 +155,7 @@ def a_second_link_comes_up(domain: Domain) -> None:
     if len(subscription.bodies) != published:
         what = f"of {published} messages that were flushed came {len(subscription.bodies)}"
         raise DomainCheckError(domain.history(), "reached", what)
-    check_routed(domain.history())
+    check_routed(domain.history(), every_number_accounted)
 
 
 @domain_scenario
@@ -175,7 +176,7 @@ def a_router_that_serves_nobody_is_killed(domain: Domain) -> None:
     if domain.now_s - began_s > 5.0:
         what = f"the flushes took {domain.now_s - began_s:.1f} s"
         raise DomainCheckError(domain.history(), "waits_for_nobody", what)
-    check_routed(domain.history())
+    check_routed(domain.history(), every_number_accounted)
     nothing_lost(domain.history())
 
 
@@ -211,7 +212,7 @@ def a_short_publisher_beside_a_killed_router(domain: Domain) -> None:
     if len(subscription.bodies) != 10:
         what = f"of 10 messages that were flushed came {len(subscription.bodies)}"
         raise DomainCheckError(domain.history(), "reached", what)
-    check_routed(domain.history())
+    check_routed(domain.history(), every_number_accounted)
 
 
 def _publish_and_leave(domain: Domain, publisher: Node) -> bool:
@@ -255,6 +256,7 @@ def short_publishers_beside_a_router_that_returns(domain: Domain) -> None:
             if message.key not in read:
                 what = f"{publisher} flushed {message.key}, and {reader} did not read it"
                 raise DomainCheckError(domain.history(), "flushes_reach", what)
+    check_routed(domain.history(), every_number_accounted)
 
 
 @domain_scenario
@@ -282,7 +284,7 @@ def a_router_that_returns_at_once(domain: Domain) -> None:
             victim.restart(node=None)
         domain.run_for(SETTLE_S)
     history = domain.history()
-    check_routed(history)
+    check_routed(history, every_number_accounted)
     nothing_lost(history)
     if len(subscription.bodies) != len(publisher.life.published):
         what = f"of {len(publisher.life.published)} messages came {len(subscription.bodies)}"
@@ -317,7 +319,7 @@ def a_quiet_publisher_beside_another(domain: Domain) -> None:
     domain.run_for(SETTLE_S)
     flush = quiet.flush(within_s=SETTLE_S)
     history = domain.history()
-    check_routed(history)
+    check_routed(history, every_number_accounted)
     read = {reading.key for reading in subscriptions[0].readings}
     losses = [loss for loss in reader.life.losses if loss.publisher == quiet.life.publisher]
     for message in quiet.life.published:
@@ -342,4 +344,4 @@ def a_circle_of_routers(domain: Domain) -> None:
     domain.heal()
     domain.run_for(SETTLE_S)
     reached(domain, routers, readers)
-    check_routed(domain.history())
+    check_routed(domain.history(), every_number_accounted)

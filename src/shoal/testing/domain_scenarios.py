@@ -10,6 +10,7 @@ from shoal.testing.domain import Domain, Node, paused
 from shoal.testing.domain_checkers import DomainCheckError, accounted, check_domain, no_stall, nothing_lost
 from shoal.testing.domain_history import DomainHistory, Published
 from shoal.testing.faults import Clock, Link, Port
+from shoal.testing.routed_checkers import STRICT
 from shoal.testing.scenarios import SCENARIOS
 from shoal.testing.stranger import Stranger
 
@@ -33,9 +34,10 @@ class DomainScenario:
         self.play(domain)
         return domain
 
-    def prepare(self, seed: int, *, trace: bool = False) -> Domain:
+    def prepare(self, seed: int, *, trace: bool = False, strict: bool = False) -> Domain:
         """Make the empty domain that `play` wants; its failures say how to repeat the run."""
-        return Domain(seed=seed, link=LAN, trace=trace, repeat=self.repeat_command(seed))
+        repeat = self.repeat_command(seed) + (" --strict" if strict else "")
+        return Domain(seed=seed, link=LAN, trace=trace, repeat=repeat, strict=strict)
 
     def repeat_command(self, seed: int) -> str:
         """The command that runs this scenario again with a seed."""
@@ -72,7 +74,7 @@ def settle(domain: Domain, *, within_s: float = SETTLE_S) -> DomainHistory:
 
     domain.run_until_true(all_accounted, within_s=within_s)
     history = domain.history()
-    check_domain(history, accounted)
+    check_domain(history, accounted, *(STRICT if history.strict else ()))
     stuck = [node for node in domain.nodes.values() if node.life.end == "running" and node.state["backlog"]]
     if stuck:
         raise DomainCheckError(history, "settle", f"{stuck[0]} still cannot publish")

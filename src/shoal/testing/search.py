@@ -26,7 +26,17 @@ from shoal.testing import (  # noqa: F401  they register their scenarios
     domain_scenarios,
     objects,
 )
-from shoal.testing.scenarios import SCENARIOS, AnyScenario
+from shoal.testing.domain_scenarios import DomainScenario
+from shoal.testing.scenarios import SCENARIOS, Run
+
+
+class Task(NamedTuple):
+    """One run."""
+
+    scenario: str
+    seed: int
+    #: With the strict checkers of routers.
+    strict: bool = False
 
 
 class Outcome(NamedTuple):
@@ -38,11 +48,20 @@ class Outcome(NamedTuple):
     virtual_s: float
 
 
-def run_seed(task: tuple[str, int]) -> Outcome:
+def _prepare(task: Task, *, trace: bool = False) -> Run:
+    scenario = SCENARIOS[task.scenario]
+    # Sessions have no routers to be strict about.
+    if task.strict and isinstance(scenario, DomainScenario):
+        return scenario.prepare(task.seed, trace=trace, strict=True)
+    return scenario.prepare(task.seed, trace=trace)
+
+
+def run_seed(task: Task) -> Outcome:
     """Run one scenario with one seed."""
-    name, seed = task
+    name, seed, _ = task
     try:
-        simulation = SCENARIOS[name](seed)
+        simulation = _prepare(task)
+        SCENARIOS[name].play(simulation)
     # A panic in the engine is no Exception; to the search it is one more failing seed.
     except BaseException as error:
         if isinstance(error, KeyboardInterrupt):
@@ -51,7 +70,7 @@ def run_seed(task: tuple[str, int]) -> Outcome:
     return Outcome(name, seed, None, simulation.now_s)
 
 
-def _outcomes(tasks: Sequence[tuple[str, int]], jobs: int) -> Iterator[Outcome]:
+def _outcomes(tasks: Sequence[Task], jobs: int) -> Iterator[Outcome]:
     if jobs == 1 or len(tasks) == 1:
         yield from map(run_seed, tasks)
         return
@@ -59,12 +78,12 @@ def _outcomes(tasks: Sequence[tuple[str, int]], jobs: int) -> Iterator[Outcome]:
         yield from pool.map(run_seed, tasks, chunksize=max(1, min(50, len(tasks) // (4 * jobs))))
 
 
-def _print_trace(scenario: AnyScenario, seed: int) -> int:
+def _print_trace(task: Task) -> int:
     """Run once more and print every datagram that arrives; a failure ends the trace where it happened."""
-    simulation = scenario.prepare(seed, trace=True)
+    simulation = _prepare(task, trace=True)
     error: AssertionError | None = None
     try:
-        scenario.play(simulation)
+        SCENARIOS[task.scenario].play(simulation)
     except AssertionError as raised:
         error = raised
     for datagram in simulation.trace:
@@ -82,6 +101,9 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--first", type=int, default=0, metavar="S", help="the first seed to try")
     parser.add_argument("--scenario", default="chaos", choices=["every", *sorted(SCENARIOS)], metavar="NAME")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, metavar="N", help="processes to use")
+    parser.add_argument(
+        "--strict", action="store_true", help="ask routers for more: every number accounted, no needless loss"
+    )
     parser.add_argument("--trace", action="store_true", help="with --seed: print every datagram that arrives")
     parser.add_argument("--list", action="store_true", help="print the names of the scenarios")
     options = parser.parse_args(arguments)
@@ -89,6 +111,8 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         parser.error("--trace needs --seed")
     if options.trace and options.scenario == "every":
         parser.error("--trace needs one scenario")
+    if options.strict and not isinstance(SCENARIOS.get(options.scenario), DomainScenario | None):
+        parser.error(f"--strict is for scenarios of whole nodes, and {options.scenario} is none")
     return options
 
 
@@ -101,10 +125,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(f"{name:28} {scenario.summary}")
         return 0
     if options.trace:
-        return _print_trace(SCENARIOS[options.scenario], options.seed)
+        return _print_trace(Task(options.scenario, options.seed, options.strict))
     names = sorted(SCENARIOS) if options.scenario == "every" else [options.scenario]
     seeds = range(options.first, options.first + options.seeds) if options.seed is None else [options.seed]
-    tasks = [(name, seed) for seed in seeds for name in names]
+    tasks = [Task(name, seed, options.strict) for seed in seeds for name in names]
     failed, virtual_s = 0, 0.0
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console) as progress:
@@ -115,6 +139,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 failed += 1
                 again = SCENARIOS[outcome.scenario].repeat_command(outcome.seed)
                 progress.console.print(f"FAILED {outcome.error}", markup=False, highlight=False)
+                again += " --strict" if options.strict else ""
                 progress.console.print(f"  {again} --trace", markup=False, highlight=False)
             progress.update(
                 bar, advance=1, description=f"{failed} failed, {virtual_s / 3600:.1f} h simulated"
