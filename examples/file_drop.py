@@ -12,16 +12,16 @@ from pathlib import Path
 
 import shoal
 
-WHERE = {
-    "interface": os.environ.get("SHOAL_INTERFACE", "auto"),
-    "port": int(os.environ.get("SHOAL_PORT", shoal.config.NormConfig().port)),
-    "lanes": 0,
-}
+WHERE = shoal.config.NormConfig(
+    interface=os.environ.get("SHOAL_INTERFACE", "auto"),
+    port=int(os.environ.get("SHOAL_PORT", shoal.config.NormConfig().port)),
+    lanes=0,
+)
 
 
 def receive(directory: Path, count: int | None) -> None:
     directory.mkdir(parents=True, exist_ok=True)
-    with shoal.norm.Session(files_directory=directory, sync="all", **WHERE) as session:
+    with shoal.norm.Session(WHERE, files_directory=directory, sync="all") as session:
         print("listening", flush=True)
         received = 0
         for event in session.events():
@@ -34,12 +34,14 @@ def receive(directory: Path, count: int | None) -> None:
                     received += 1
                 case shoal.norm.FileFailed() | shoal.norm.ObjectAborted():
                     print(f"given up: {event}", file=sys.stderr)
+                case _:
+                    pass
             if received == count:
                 return
 
 
 def send(paths: list[Path]) -> None:
-    with shoal.norm.Session(receive=False, congestion="norm_cc", **WHERE) as session:
+    with shoal.norm.Session(WHERE, receive=False, congestion="norm_cc") as session:
         for path in paths:
             session.send_file(path, info=path.name.encode())
         session.close(linger_s=60)

@@ -2,9 +2,11 @@
 
 import asyncio
 from pathlib import Path
-from typing import Any
+from typing import Unpack
 
 from shoal.bus.doorbell import in_own_thread
+from shoal.bus.sync import Bus
+from shoal.config import ConnectOptions
 from shoal.jms import administered
 from shoal.jms import connection as threads
 from shoal.jms import factory as factories
@@ -13,13 +15,35 @@ from shoal.jms.aio.context import JMSContext
 from shoal.jms.delivering import AcknowledgeMode, checked_mode
 from shoal.jms.destination import Destination
 from shoal.jms.java_names import JavaNames
+from shoal.jms.message import DEFAULT_DELIVERY_MODE
+from shoal.jms.options import JMSOptions
 
 
 class ConnectionFactory(JavaNames):
     """Makes connections for event loops. Arguments as for `shoal.jms.ConnectionFactory`."""
 
-    def __init__(self, url: str | None = None, **options: Any) -> None:
-        self._factory = factories.ConnectionFactory(url, **options)
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        bus: Bus | None = None,
+        unacknowledged_max: int = JMSOptions.unacknowledged_max,
+        redeliveries_max: int = JMSOptions.redeliveries_max,
+        queue_bytes_max: int = JMSOptions.queue_bytes_max,
+        prefetch: int = JMSOptions.prefetch,
+        default_delivery_mode: int = DEFAULT_DELIVERY_MODE,
+        **options: Unpack[ConnectOptions],
+    ) -> None:
+        self._factory = factories.ConnectionFactory(
+            url,
+            bus=bus,
+            unacknowledged_max=unacknowledged_max,
+            redeliveries_max=redeliveries_max,
+            queue_bytes_max=queue_bytes_max,
+            prefetch=prefetch,
+            default_delivery_mode=default_delivery_mode,
+            **options,
+        )
 
     @classmethod
     def of(cls, factory: factories.ConnectionFactory) -> "ConnectionFactory":
