@@ -243,6 +243,29 @@ class TestShared:
             plain.create_producer().send(X, "both")
             assert [next_of(consumer) for consumer in consumers] == ["both", "both"]
 
+    @pytest.mark.parametrize("first", ["create_durable_consumer", "create_shared_durable_consumer"])
+    @pytest.mark.parametrize("is_away", [False, True])
+    def test_a_durable_subscription_is_shared_or_unshared_and_the_other_kind_is_refused(
+        self, bus: shoal.Bus, first: str, is_away: bool
+    ) -> None:
+        kinds = {"create_durable_consumer", "create_shared_durable_consumer"}
+        (other,) = kinds - {first}
+        with context_of(bus) as context:
+            consumer = getattr(context, first)(X, "audit")
+            if is_away:
+                consumer.close()
+            with pytest.raises(shoal.IllegalStateError, match=r"shared|in use"):
+                getattr(context, other)(X, "audit")
+            consumer.close()
+            context.create_producer().send(X, "kept")
+            assert next_of(getattr(context, first)(X, "audit")) == "kept"
+        with context_of(bus) as context:
+            with pytest.raises(shoal.IllegalStateError, match="shared"):
+                # Not even one that would begin anew.
+                getattr(context, other)(Y, "audit", "a = 1")
+            context.unsubscribe("audit")
+            getattr(context, other)(X, "audit")
+
     def test_one_name_is_not_shared_and_unshared_at_once(self, bus: shoal.Bus) -> None:
         with context_of(bus) as context:
             consumer = context.create_durable_consumer(X, "audit")

@@ -1,4 +1,4 @@
-"""Sections 3.4.9, 3.5.11, 6.2.10, 7.7 and 7.9: what is left when a store is killed halfway."""
+"""Sections 3.4.9, 3.5.11, 6.2.10, 7.7, 7.9 and 8.3.3: what is left when a store is killed halfway."""
 
 import secrets
 import signal
@@ -156,3 +156,17 @@ def test_a_persistent_message_that_was_received_while_the_store_died_comes_again
         assert (again.body, again.jms_redelivered) == ("first", True)
         assert again.get_int_property("JMSXDeliveryCount") == 2
         assert consumer.receive(timeout_s=0.2) is None
+
+
+def test_a_store_that_was_killed_knows_which_subscriptions_are_shared(store: KilledStore) -> None:
+    topic = jms.Topic("x")
+    with store.factory(client_id="desk").create_context() as context:
+        context.create_durable_consumer(topic, "own").close()
+        context.create_shared_durable_consumer(topic, "common").close()
+        store.kill()
+        store.start()
+        with pytest.raises(jms.IllegalStateError, match="unshared"):
+            context.create_shared_durable_consumer(topic, "own")
+        with pytest.raises(jms.IllegalStateError, match="shared"):
+            context.create_durable_consumer(topic, "common")
+        context.create_durable_consumer(topic, "own")

@@ -39,8 +39,13 @@ def stored_of(
     expires_after_s: float | None = None,
     backlog_max_bytes: int | None = None,
     on_full: OnFull | None = None,
+    single: bool | None = None,
 ) -> Asked:
-    """What a durable or shared subscription asks for, checked."""
+    """What a durable or shared subscription asks for, checked.
+
+    `single` says that its clients let one consumer at a time use a shared one, or that they do not: the store
+    refuses the other kind under the same name.
+    """
     check_pattern(pattern)
     check_flag("no_local", no_local)
     name = _name(durable, shared)
@@ -64,6 +69,8 @@ def stored_of(
         begin["selector"] = str(wanted)
     if start is not None:
         begin["start"] = start
+    if single is not None:
+        begin["single"] = single
     kind = ("durable " if durable else "") + ("shared " if shared else "")
     return Asked(name, f"the {kind}subscription {name!r}", begin, ack, prefetch, bool(durable))
 

@@ -68,8 +68,8 @@ class Subscribing:
     def durable(self, topic: Topic, name: str, selector: str | None, no_local: bool) -> Feed:
         """The consumer of an unshared durable subscription.
 
-        The store knows it as a shared one of its client id. Only one connection has that, and it lets nobody
-        share.
+        The store knows it as a shared one of its client id that one consumer uses. Only one connection has
+        the client id, and it refuses a second consumer.
         """
         connection = self._connection
         full = self._full_name(name)
@@ -83,7 +83,7 @@ class Subscribing:
                 # Whatever a connection of this client id sent, in this run of the program or an earlier one.
                 theirs = f"({CLIENT} IS NULL OR {CLIENT} <> '{client_hash(connection._client_id)}')"
                 selector = f"({selector}) AND {theirs}" if selector else theirs
-            feed = StoreFeed(self._named(topic, selector, durable=True, shared=full))
+            feed = StoreFeed(self._named(topic, selector, durable=True, shared=full, single=True))
             connection._durable[name] = feed
         return feed
 
@@ -92,7 +92,7 @@ class Subscribing:
         full = self._full_name(name)
         if durable:
             self._connection._check_durable(name)
-            return StoreFeed(self._named(topic, selector, durable=True, shared=full))
+            return StoreFeed(self._named(topic, selector, durable=True, shared=full, single=False))
         return StoreFeed(self._named(topic, selector, shared=full))
 
     def _named(self, topic: Topic, selector: str | None, **given: str | bool) -> Consumer:

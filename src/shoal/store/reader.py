@@ -79,6 +79,8 @@ class Shape:
     name: str = ""
     #: Who made it, where the store asks for tokens.
     principal: str | None = None
+    #: Its clients let one consumer at a time use it, or several; none if they did not say.
+    single: bool | None = None
 
     @property
     def queue(self) -> str | None:

@@ -84,6 +84,7 @@ class Receiving:
         created = False
         if reader is not None:
             check_owner(session, reader)
+            self._check_kind(reader, shape)
             if reader.consumers and not shape.shared:
                 raise RequestError("IN_USE", f"{reader.name} is in use by another consumer")
             if not _same(reader.shape, shape):
@@ -102,6 +103,17 @@ class Receiving:
         for publisher in session.publishers if shape.no_local else ():
             self._readers.leave_out_of(reader, publisher)
         self._attach(session, request, n, reader, created=created)
+
+    def _check_kind(self, reader: Reader, shape: Shape) -> None:
+        """Refuse a subscription that is for one consumer to clients that share, and the other way round."""
+        made, asked = reader.shape.single, shape.single
+        if made is None or asked is None or made == asked:
+            return
+        is_, not_ = ("unshared", "shared") if made else ("shared", "unshared")
+        raise RequestError(
+            "DIFFERS",
+            f"{reader.name} is {is_}, and cannot be {not_} too: unsubscribe it, or use another name",
+        )
 
     def _shape(self, session: Session, request: Request) -> Shape:
         durable, shared = request.flag("durable"), request.flag("shared")
@@ -129,6 +141,7 @@ class Receiving:
             client_id=session.client_id,
             name=name,
             principal=session.owner.principal if durable else None,
+            single=request.flag("single") if request.has("single") else None,
         )
 
     def _start(self, request: Request) -> int:
