@@ -62,6 +62,8 @@ class Session:
         self.greets = Greeting(None)
         #: Its rows are those of an outbox, whose numbers a store never forgets.
         self.kept = False
+        #: Bytes of a delivery that its link takes.
+        self.bytes_max: int | None = None
         #: Its id: another one for each session.
         self.id = ""
         #: The number of the last thing said in it, and of the last heard.
@@ -137,6 +139,8 @@ class Session:
             hello["lease_s"] = self._lease_s
         if self.kept:
             hello["kept"] = True
+        if self.bytes_max is not None:
+            hello["bytes_max"] = self.bytes_max
         self._out.append({**hello, **self.greets.hello()})
         self._set("greeting")
 

@@ -281,13 +281,23 @@ class Sender:
                 raise
             except ShoalError as error:
                 raise TransactionRolledBackError(f"the commit failed: {error}") from error
+        self._publish_pending(pending)
+
+    def _publish_pending(self, pending: list[Outgoing]) -> None:
+        """Publish what no store has to know of: an error of one message does not keep the others back."""
+        failed: ShoalError | None = None
         for outgoing in pending:
             left_s = outgoing.delay_s - (time.monotonic() - outgoing.began) if outgoing.delay_s else 0.0
             if left_s > 0:
                 self._node.delays.add(left_s, functools.partial(self._publish_held, outgoing))
                 continue
-            with translating():
-                self._publish_whole(outgoing)
+            try:
+                with translating():
+                    self._publish_whole(outgoing)
+            except ShoalError as error:
+                failed = failed or error
+        if failed is not None:
+            raise failed
 
     def _publish_whole(self, outgoing: Outgoing) -> None:
         """Publish a message of a commit. Members without room are waited for, so that it is all or none."""

@@ -400,6 +400,15 @@ class Machine:
         except StoreCorruptError as error:
             notices.CORRUPT(why=error).log(log)
             return True
+        finally:
+            self._end_unfit()
+
+    def _end_unfit(self) -> None:
+        """End consumers whose connections do not take what is next."""
+        unfit, self._readers.unfit = self._readers.unfit, []
+        for consumer in unfit:
+            if (session := self._sessions.get(consumer.session)) is not None:
+                self._receiving.end_consumer(session, consumer.own)
 
     # Output.
 
@@ -515,6 +524,7 @@ class Machine:
             kept = request.flag("kept")
             session = Session(session_id, publisher, client_id, lease_s, self._lease_now_s, kept=kept)
             session.owner, session.peer = owner, peer
+            session.bytes_max = request.number("bytes_max", 1, default=session.bytes_max)
             session.name = request.optional_text("name") or client_id or f"session {session_id}"
             session.publishers.append(publisher)
             self._sessions[session_id] = session

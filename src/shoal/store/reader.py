@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from shoal._core import Backlog, Log, Selector
+from shoal._core import Backlog, Log, Selector, split_rows
 from shoal.bus.store_protocol import BATCH_BYTES_MAX, CLOSED_LEASE_S, QUEUES
 from shoal.store.core import Core
 from shoal.store.requests import Runs
@@ -37,6 +37,9 @@ PUBLISHERS_MAX = 1000
 #: How often it is measured what messages take that are not acknowledged, where more lie behind the window.
 MEASURE_EVERY_S = 1.0
 MEASURE_AT_ONCE_MAX = 10_000
+
+#: What a delivery has beside its rows, at the most; and for each message that came before, or expires.
+DELIVERY_BYTES, DELIVERY_ENTRY_BYTES = 1024, 40
 
 _OFFSET = struct.Struct("<Q")
 
@@ -106,6 +109,8 @@ class Consumer:
     given_bytes: int = 0
     #: Whether its selector has more to look at.
     more: bool = False
+    #: Bytes of a delivery that its connection takes.
+    bytes_max: int = 1 << 62
 
     @property
     def taker(self) -> str:
@@ -169,6 +174,8 @@ class Reader:
         self.expired = 0
         #: Of those dropped, how many no consumer was told of.
         self.untold = 0
+        #: Consumers that are to end, because their connections do not take what is next.
+        self.unfit: list[Consumer] = []
         #: And how many were not logged, and before which time nothing is.
         self.unlogged, self.log_at_s = 0, 0.0
         #: Before this time it is not measured again.
@@ -482,19 +489,69 @@ class Reader:
             consumer.given_messages += messages
             consumer.given_bytes += taken
             used += taken
-            body: dict[str, Any] = {
-                "op": "deliver",
-                "consumer": consumer.own,
-                "lease": consumer.lease,
-                "first": first,
-                "rows": rows,
-            }
-            if counts:
-                body["counts"] = dict(counts)
-            if lives:
-                body["lives"] = dict(lives)
-            core.send_now(consumer.session, body)
+            length = len(rows) + DELIVERY_BYTES + DELIVERY_ENTRY_BYTES * (len(counts) + len(lives))
+            if length <= consumer.bytes_max:
+                self._deliver(core, consumer, first, rows, dict(counts), dict(lives))
+            elif not self._deliver_alone(core, consumer, first, rows, dict(counts), dict(lives)):
+                break
         return used
+
+    def _deliver(
+        self,
+        core: Core,
+        consumer: Consumer,
+        first: int,
+        rows: bytes,
+        counts: dict[int, int],
+        lives: dict[int, int],
+    ) -> None:
+        body: dict[str, Any] = {
+            "op": "deliver",
+            "consumer": consumer.own,
+            "lease": consumer.lease,
+            "first": first,
+            "rows": rows,
+        }
+        if counts:
+            body["counts"] = counts
+        if lives:
+            body["lives"] = lives
+        core.send_now(consumer.session, body)
+
+    def _deliver_alone(
+        self,
+        core: Core,
+        consumer: Consumer,
+        first: int,
+        rows: bytes,
+        counts: dict[int, int],
+        lives: dict[int, int],
+    ) -> bool:
+        """Deliver messages one by one that are too long together; false if one of them is too long alone."""
+        for offset, (_, row) in enumerate(split_rows(rows), first):
+            if len(row) + DELIVERY_BYTES > consumer.bytes_max:
+                self._end_unfit(core, consumer, offset, len(row))
+                return False
+            count, life = counts.get(offset), lives.get(offset)
+            self._deliver(
+                core,
+                consumer,
+                offset,
+                row,
+                {} if count is None else {offset: count},
+                {} if life is None else {offset: life},
+            )
+        return True
+
+    def _end_unfit(self, core: Core, consumer: Consumer, offset: int, size: int) -> None:
+        """A consumer's connection does not take a message that is next: the consumer ends, and is told."""
+        text = (
+            f"the message at offset {offset} of {self.name} has {size} bytes, and the connection takes "
+            f"{consumer.bytes_max - DELIVERY_BYTES}: connect with a larger message_bytes_max"
+        )
+        body = {"op": "gone", "consumer": consumer.own, "lease": consumer.lease}
+        core.send_now(consumer.session, {**body, "error": "TOO_LONG", "text": text})
+        self.unfit.append(consumer)
 
     @property
     def is_limited(self) -> bool:
@@ -632,6 +689,8 @@ class Session:
     #: The number of the last thing it was told, and of its last request.
     told: int = 0
     asked: int = 0
+    #: Bytes of a delivery that its connection takes.
+    bytes_max: int = 1 << 62
     #: Bytes that it had no credit for and were taken, since the credit changed so often.
     overdrawn: tuple[int, int] = (0, 0)
     #: Whose it is.

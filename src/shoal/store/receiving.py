@@ -168,6 +168,7 @@ class Receiving:
             lease=self._lease,
             messages=request.number("messages", 0, CREDIT_MAX),
             bytes=request.number("bytes", 0, CREDIT_MAX),
+            bytes_max=session.bytes_max,
         )
         # A subscription has its selector in what it reads.
         selector = request.selector() if reader.shape.queue is not None else None
@@ -240,6 +241,14 @@ class Receiving:
         reader.detach(self._core, consumer.number, request.runs("handed"))
         self._left(reader)
         self._core.answer(session.id, n)
+
+    def end_consumer(self, session: Session, own: int) -> None:
+        """A consumer was told that it is over: what it has goes back."""
+        key, consumer = session.consumers.pop(own, ("", None))
+        reader = self._readers.get(key)
+        if consumer is not None and reader is not None:
+            reader.detach(self._core, consumer.number, [])
+            self._left(reader)
 
     def _left(self, reader: Reader) -> None:
         """A consumer is gone: a subscription that is not kept goes with the last one."""
