@@ -48,6 +48,19 @@ def test_queues_are_listed_looked_into_moved_and_emptied(store: StoreProcess) ->
     assert run(store, "peek", "orders") == ""
 
 
+def test_a_queue_is_told_where_its_dead_letters_go(store: StoreProcess) -> None:
+    told = run(store, "declare", "jobs", "--deliveries-max", "3", "--dead-letter", "bad", "--backoff", "2s")
+    assert "delivered 3 times" in told
+    assert "goes to bad" in told
+    (listed,) = [
+        each
+        for line in run(store, "list", "--json").splitlines()
+        if (each := json.loads(line))["name"] == "jobs"
+    ]
+    assert (listed["deliveries_max"], listed["dead_letter"], listed["backoff_s"]) == (3, "bad", 2.0)
+    assert "until they are acknowledged" in run(store, "declare", "jobs", "--deliveries-max", "0")
+
+
 @pytest.mark.parametrize(
     "arguments",
     [

@@ -1,4 +1,4 @@
-"""`shoal store status`, `backup` and `unsubscribe` on a store that runs."""
+"""`shoal store status`, `backup`, `restore`, `seek` and `unsubscribe` on a store that runs."""
 
 import json
 import subprocess
@@ -40,6 +40,9 @@ def test_a_store_that_runs_is_looked_at_copied_and_asked(tmp_path: Path) -> None
         assert refused.returncode == 1
         assert "in use" in refused.stderr
         asker.ask("cancel", consumer=1)
+        sought = shoal("store", "seek", "s", "earliest", "--shared", "--data", str(data))
+        assert sought.stdout == "the subscription s reads on from offset 0\n", sought.stderr
+        assert shoal("store", "seek", "s", "soon", "--shared", "--data", str(data)).returncode != 0
         gone = shoal("store", "unsubscribe", "s", "--shared", "--data", str(data))
         assert gone.returncode == 0, gone.stderr
         copied = shoal("store", "backup", str(tmp_path / "copy"), "--data", str(data))
@@ -53,6 +56,11 @@ def test_a_store_that_runs_is_looked_at_copied_and_asked(tmp_path: Path) -> None
             pytest.raises(StoreError, match="'store'"),
         ):
             other.wait_open(10)
+    restored = shoal("store", "restore", str(tmp_path / "copy"), "--data", str(tmp_path / "restored"))
+    assert restored.returncode == 0, restored.stderr
+    with Store(resolve(tmp_path / "restored"), connection) as store:
+        assert store.log.incarnation in restored.stdout
+        assert store.status()["queues"][0]["messages"] == 300
     renewed = shoal("store", "renew", "--data", str(tmp_path / "copy"))
     assert renewed.returncode == 0, renewed.stderr
     with Store(resolve(tmp_path / "copy"), connection) as store:

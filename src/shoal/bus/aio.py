@@ -56,6 +56,7 @@ from shoal.bus.replies import (
     reply_to,
 )
 from shoal.bus.retained import LastValues, Source, fetch, marked
+from shoal.bus.seeking import Place, seek_request
 from shoal.bus.store_protocol import TEMPORARY
 from shoal.bus.store_waits import ask_in_loop
 from shoal.bus.waiting import close_at_exit
@@ -440,6 +441,15 @@ class Bus(Handle):
         if not shared and self._connection.client.client_id is not None:
             body["client_id"] = self._connection.client.client_id
         await self._ask_store(body, f"the durable subscription {name!r}", timeout_s)
+
+    async def seek(
+        self, name: str, to: Place, *, shared: bool = False, timeout_s: float | None = None
+    ) -> int:
+        """Have a durable subscription read on elsewhere. As `shoal.Bus.seek`."""
+        check_flag("shared", shared)
+        body = seek_request(name, to, self._connection.client.client_id, shared=shared)
+        answer = await self._ask_store(body, f"the durable subscription {name!r}", timeout_s)
+        return int(answer["from"])
 
     def queue(self, name: str, **options: Unpack[QueueOptions]) -> Queue:
         """A queue: a message goes to exactly one receiver. As `shoal.Bus.queue`, told when first used."""

@@ -48,6 +48,7 @@ from shoal.bus.replies import (
     reply_to,
 )
 from shoal.bus.retained import LastValues, Source, fetch
+from shoal.bus.seeking import Place, seek_request
 from shoal.bus.store_protocol import TEMPORARY
 from shoal.bus.subscription import Subscription
 from shoal.bus.transactions import Transaction
@@ -513,6 +514,26 @@ class Bus(Handle):
         if not shared and self._connection.client.client_id is not None:
             body["client_id"] = self._connection.client.client_id
         self._connection.ask_store(body, f"the durable subscription {name!r}", timeout_s)
+
+    def seek(self, name: str, to: Place, *, shared: bool = False, timeout_s: float | None = None) -> int:
+        """Have a durable subscription read on elsewhere: from an offset, or from what was stored at a time.
+
+        What it had not acknowledged is forgotten. Back, it gets again what the store still has; forward, it
+        skips. Returns the offset: nothing below what retention has kept, nothing beyond the end.
+
+        Args:
+            name: what it is called. Nobody may read it meanwhile.
+            to: an offset, a `datetime` with a time zone, `"earliest"` or `"latest"`.
+            shared: it is a shared one, which belongs to no client id.
+
+        Raises:
+            InUseError: somebody reads it.
+            InvalidDestinationError: there is none.
+        """
+        check_flag("shared", shared)
+        body = seek_request(name, to, self._connection.client.client_id, shared=shared)
+        answer = self._connection.ask_store(body, f"the durable subscription {name!r}", timeout_s)
+        return int(answer["from"])
 
     def queue(self, name: str, **options: Unpack[QueueOptions]) -> Queue:
         """A queue: a message goes to exactly one of those who receive from it.

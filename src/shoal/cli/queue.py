@@ -5,7 +5,7 @@ import itertools
 import json as json_module
 import sys
 from collections.abc import Iterator
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import typer
 
@@ -14,6 +14,7 @@ from shoal.cli.connection import Domain, Interface, Url, connect, plain_endings
 from shoal.cli.finding import ANSWER_S, find_store
 from shoal.cli.message_options import JsonBody, Priority, Properties, Stdin, Ttl, bodies
 from shoal.cli.message_text import for_people, for_programs, property_from_text
+from shoal.store.config import parse_duration, parse_size
 
 app = typer.Typer(
     help="See what waits in queues, send and receive.",
@@ -142,6 +143,61 @@ def move(
                 break
             moved, left = moved + some, left - some
         typer.echo(f"{moved} messages moved from {queue} to {to}")
+
+
+@app.command("declare")
+def declare(
+    queue: Name,
+    deliveries_max: Annotated[
+        int | None, typer.Option(min=0, help="Deliveries before a message is dead-lettered; 0 is never.")
+    ] = None,
+    dead_letter: Annotated[str | None, typer.Option(help="The queue for messages that are given up.")] = None,
+    dead_letter_expired: Annotated[
+        bool | None, typer.Option(help="Dead-letter messages that expire, too.")
+    ] = None,
+    backoff: Annotated[
+        str | None, typer.Option(help="Delay after the first delivery, doubled each time, such as 2s.")
+    ] = None,
+    backoff_max: Annotated[str | None, typer.Option(help="The longest delay, such as 1m.")] = None,
+    backlog_max: Annotated[str | None, typer.Option(help="What may wait, such as 500MB.")] = None,
+    on_full: Annotated[str | None, typer.Option(help="Beyond that: refuse or drop_oldest.")] = None,
+    expires_after: Annotated[
+        str | None, typer.Option(help="Remove the queue if nobody uses it for so long, such as 7d.")
+    ] = None,
+    timeout: Timeout = None,
+    url: Url = None,
+    domain: Domain = None,
+    interface: Interface = None,
+) -> None:
+    """Make a queue, or change what it is told; what is not given stays as it is."""
+    with _at_store("declare", url, domain, interface, timeout) as bus:
+
+        def seconds(text: str | None, option: str) -> float | None:
+            return None if text is None else parse_duration(text, option)
+
+        bus.queue(queue).declare(
+            deliveries_max=deliveries_max,
+            dead_letter=dead_letter,
+            dead_letter_expired=dead_letter_expired,
+            backoff_s=seconds(backoff, "--backoff"),
+            backoff_max_s=seconds(backoff_max, "--backoff-max"),
+            backlog_max_bytes=None if backlog_max is None else parse_size(backlog_max, "--backlog-max"),
+            on_full=cast(Any, on_full),
+            expires_after_s=seconds(expires_after, "--expires-after"),
+            timeout_s=_limit(timeout),
+        )
+        found = ask(bus, _limit(timeout), "status")["status"]["queues"]
+        typer.echo(_policy(next(each for each in found if each["queue"] == queue)))
+
+
+def _policy(found: dict[str, Any]) -> str:
+    """What becomes of messages that fail, in a line."""
+    if not found["deliveries_max"]:
+        return f"{found['queue']}: messages are redelivered until they are acknowledged"
+    return (
+        f"{found['queue']}: a message that was delivered {found['deliveries_max']} times and not acknowledged"
+        f" goes to {found['dead_letter']}"
+    )
 
 
 @app.command("release")

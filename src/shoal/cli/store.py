@@ -35,6 +35,10 @@ Examples:
 
   shoal store backup ./copy --data ./data
 
+  shoal store restore ./copy --data ./new
+
+  shoal store seek ticker 2026-11-18T04:00:00Z --client-id desk-7 --data ./data
+
   shoal store unsubscribe desk-7 --client-id desk --data ./data
 """
 
@@ -216,8 +220,50 @@ def backup(
         found = copy_store(data, to)
         typer.echo(
             f"{to} has {found['messages']} messages up to offset {found['end']}, {_size(found['bytes'])};"
-            f" before a store is started from it: shoal store renew --data {to}"
+            f" to make a store from it: shoal store restore {to} --data DIRECTORY"
         )
+
+
+@app.command()
+def restore(
+    copy: Annotated[Path, typer.Argument(help="A copy that `shoal store backup` made; it stays as it is.")],
+    data: Annotated[Path, typer.Option(help="The new store's directory: empty, or made.")],
+) -> None:
+    """Make a store from a copy, with a new incarnation, so that readers know that it was restored."""
+    from shoal.store.backup import restore as restore_store
+
+    with plain_endings("store restore"):
+        found = restore_store(copy, data)
+        typer.echo(
+            f"{data} has {found['messages']} messages up to offset {found['end']}, and is incarnation"
+            f" {found['incarnation']} now; start it: shoal store --data {data}"
+        )
+
+
+@app.command()
+def seek(
+    name: Annotated[str, typer.Argument(help="The name of a durable subscription that nobody reads now.")],
+    to: Annotated[
+        str, typer.Argument(help="An offset, a time such as 2026-11-18T04:00:00Z, earliest or latest.")
+    ],
+    data: Annotated[Path, typer.Option(help="The store's directory.")],
+    client_id: Annotated[str | None, typer.Option(help="The client id it belongs to.")] = None,
+    shared: Annotated[bool, typer.Option("--shared", help="It is shared, and has no client id.")] = False,
+) -> None:
+    """Have a durable subscription read on from an offset or a time: back, or forward past what waits."""
+    from shoal.bus.seeking import place_of
+    from shoal.store.asking import ask_store
+    from shoal.store.status import read_status
+
+    with plain_endings("store seek"):
+        if not shared and client_id is None:
+            raise ConfigError("whose subscription it is must be said: add --client-id ID, or --shared")
+        as_client = None if token_of(None, None) is not None else client_id
+        given = {} if client_id is None else {"client_id": client_id}
+        answer = ask_store(
+            read_status(data), "seek", as_client=as_client, name=name, shared=shared, **given, **place_of(to)
+        )
+        typer.echo(f"the subscription {name} reads on from offset {answer['from']}")
 
 
 @app.command()

@@ -1,4 +1,4 @@
-"""A copy of a store, taken while it runs."""
+"""A copy of a store, taken while it runs, and a store made from such a copy."""
 
 import os
 import shutil
@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from shoal.errors import StoreError
+from shoal.store.role import renew
 from shoal.store.status import read_status
 from shoal.store.verifying import verify
 
@@ -17,7 +18,7 @@ _CHUNK_BYTES = 4 << 20
 def backup(path: Path, to: Path) -> dict[str, Any]:
     """Copy everything that was durable a second ago, and read the copy whole: what `verify` says of it.
 
-    Whoever starts a store from the copy begins a new incarnation first (`shoal store renew`).
+    `restore` makes a store from it.
     """
     if to.exists() and any(to.iterdir()):
         raise StoreError(f"{to} is not empty: a copy needs a directory of its own")
@@ -31,15 +32,52 @@ def backup(path: Path, to: Path) -> dict[str, Any]:
         status = read_status(path)
     else:
         raise StoreError(f"segments of {path} went faster than they could be copied: keep them longer")
-    directory = os.open(to, os.O_RDONLY)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)
+    _sync_directory(to)
     found = verify(to)
     if not found["whole"]:
         raise StoreError(f"the copy in {to} is not whole: {found['damages'] or found['missing']}")
     return found
+
+
+def restore(copy: Path, to: Path) -> dict[str, Any]:
+    """Make a store from a copy, in a directory of its own, and begin a new incarnation: what it has.
+
+    The copy stays as it is. It is read whole first, so that a damaged one makes no store.
+    """
+    if to.exists() and any(to.iterdir()):
+        raise StoreError(f"{to} is not empty: restore into a directory of its own, and move the old one away")
+    found = verify(copy)
+    if not found["whole"] or found["torn_bytes"]:
+        # A copy ends with a frame that was durable: one that was cut there lost messages.
+        why = found["damages"] or found["missing"] or f"its last {found['torn_bytes']} bytes cannot be read"
+        raise StoreError(f"the copy in {copy} is not whole: {why}")
+    segments = sorted(copy.glob("[0-9]*.log"))
+    if not segments:
+        raise StoreError(f"{copy} has no log: it is no copy of a store")
+    # Under another name until it is whole: a restore that was killed leaves nothing that could be started.
+    unfinished = to.with_name(f"{to.name}.restoring")
+    shutil.rmtree(unfinished, ignore_errors=True)
+    unfinished.mkdir(parents=True)
+    for segment in segments:
+        with segment.open("rb") as source, (unfinished / segment.name).open("xb") as made:
+            shutil.copyfileobj(source, made, _CHUNK_BYTES)
+            made.flush()
+            os.fsync(made.fileno())
+    former, incarnation = renew(unfinished)
+    _sync_directory(unfinished)
+    if to.exists():
+        to.rmdir()
+    unfinished.rename(to)
+    _sync_directory(to.parent)
+    return found | {"path": str(to), "former": former, "incarnation": incarnation}
+
+
+def _sync_directory(path: Path) -> None:
+    directory = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)
 
 
 def _copy(path: Path, to: Path, last: int, position: int) -> bool:

@@ -9,6 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from shoal._core import match_topics
+from shoal.bus.options import QueueOptions
+from shoal.bus.persistent import check_queue_name
+from shoal.bus.queues import declaration
 from shoal.config.checks import Checked, unknown_option
 from shoal.errors import ConfigError
 
@@ -59,6 +62,14 @@ class Rule(Checked):
 
 
 @dataclass(frozen=True, kw_only=True)
+class QueueRule:
+    """A queue that the store has from its start, and what it is told: see `Bus.queue`."""
+
+    name: str
+    options: Mapping[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
 class StoreConfig(Checked):
     """One store. Sizes are in bytes, times in seconds."""
 
@@ -100,6 +111,8 @@ class StoreConfig(Checked):
     name: str = "store"
     #: Destinations of persistent messages that this store keeps, topics and names of queues.
     patterns: tuple[str, ...] = (">",)
+    #: Queues with options of their own, such as their dead-letter queue.
+    queues: tuple[QueueRule, ...] = ()
     #: Where clients connect: `HOST:PORT`, port 0 being a free one; `off` lets none connect by TCP. None is a
     #: free port of the domain's interface.
     listen: str | None = None
@@ -173,11 +186,39 @@ def resolve(path: str | Path, record: Any = (), **options: Any) -> StoreConfig:
         options["patterns"] = (options["patterns"],)
     elif "patterns" in options:
         options["patterns"] = tuple(options["patterns"])
+    if "queues" in options:
+        options["queues"] = queue_rules(options["queues"])
     if options.get("tokens") is not None:
         options["tokens"] = Path(options["tokens"])
     if not isinstance(path, (str, Path)) or not str(path):
         raise ConfigError(f"store is {path!r}, and must be a directory")
     return StoreConfig(path=Path(path), record=rules(record), **options)
+
+
+def queue_rules(queues: Any) -> tuple[QueueRule, ...]:
+    """Queues from mappings with `name` and the options of `Bus.queue`."""
+    if isinstance(queues, (str, bytes, Mapping)):
+        raise ConfigError(f"queues is {queues!r:.100}, and must be a list of tables with a name")
+    return tuple(_queue_rule(each) for each in queues)
+
+
+def _queue_rule(each: Any) -> QueueRule:
+    if isinstance(each, QueueRule):
+        return each
+    if not isinstance(each, Mapping) or "name" not in each:
+        raise ConfigError(f"queues has {each!r:.100}, and must have tables with a name")
+    known = (*QueueOptions.__annotations__, "name")
+    for name in each:
+        if name not in known:
+            raise unknown_option(name, known, " in queues")
+    check_queue_name(each["name"])
+    given = {name: value for name, value in each.items() if name != "name"}
+    for name in ("expires_after_s", "backoff_s", "backoff_max_s"):
+        if name in given:
+            given[name] = parse_duration(given[name], name)
+    if "backlog_max_bytes" in given:
+        given["backlog_max_bytes"] = parse_size(given["backlog_max_bytes"], "backlog_max_bytes")
+    return QueueRule(name=each["name"], options=declaration(**given))
 
 
 def rules(record: Any) -> tuple[Rule, ...]:

@@ -140,6 +140,32 @@ class Destinations:
         check_owner(session, reader)
         return reader
 
+    def seek(self, session: Session, request: Request, n: int) -> None:
+        """A durable subscription reads on elsewhere: what it had is forgotten, and what follows comes."""
+        reader = self._subscription(session, request)
+        if reader.consumers:
+            raise RequestError("IN_USE", f"{reader.name} is in use: close it first")
+        start = self._place(request)
+        shape, options, publishers = reader.shape, reader.options, list(reader.publishers)
+        self._readers.remove(reader)
+        moved = self._readers.add(reader.key, shape, options, start=start)
+        for publisher in publishers:
+            self._readers.leave_out_of(moved, publisher)
+        if options.backlog_max_bytes is not None:
+            moved.measure(self._core)
+        self._core.answer(session.id, n, **{"from": start})
+
+    def _place(self, request: Request) -> int:
+        log = self._core.log
+        if request.has("time_us"):
+            return max(log.offset_at(request.number("time_us")), log.floor)
+        to = request.get("to")
+        if to == "latest":
+            return log.end
+        if to == "earliest":
+            return log.floor
+        return min(max(request.number("to"), log.floor), log.end)
+
     def unsubscribe(self, session: Session, request: Request, n: int) -> None:
         """A durable subscription goes."""
         reader = self._subscription(session, request)

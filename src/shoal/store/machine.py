@@ -149,6 +149,7 @@ class Machine:
             "purge": self._destinations.purge,
             "move": self._destinations.move,
             "unsubscribe": self._destinations.unsubscribe,
+            "seek": self._destinations.seek,
             "reserve": self._reservations.reserve,
             "reserved": self._reservations.reserved,
             "unreserve": self._reservations.unreserve,

@@ -165,6 +165,8 @@ class Store:
             gives_way=self._principals is None,
         )
         self._serving.start()
+        for rule in self.config.queues:
+            self.ask("declare", queue=rule.name, **rule.options)
         self._presence.start()
 
     def _listen(self, connection: ConnectionConfig) -> tuple[Bus | None, list[str]]:

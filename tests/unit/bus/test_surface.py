@@ -43,7 +43,7 @@ BUS = {
         "subscribe",
     ),
     *("connect", "disconnect", "links", "listen", "store", "subscribers", "sync", "wait_for_subscribers"),
-    *("queue", "temporary_queue", "temporary_topic", "transaction", "unsubscribe"),
+    *("queue", "temporary_queue", "temporary_topic", "transaction", "unsubscribe", "seek"),
 }
 SUBSCRIPTION = {"close", "closed", "dropped", "pattern", "pending", "receive", "receive_nowait"}
 

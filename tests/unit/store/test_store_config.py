@@ -5,7 +5,9 @@ from pathlib import Path
 import pytest
 
 import shoal
-from shoal.errors import ConfigError, InvalidTopicError
+from shoal.config import ConnectionConfig
+from shoal.errors import ConfigError, InvalidDestinationError, InvalidTopicError
+from shoal.store import Store
 from shoal.store.config import Rule, load_toml, parse_duration, parse_size, resolve
 
 
@@ -84,3 +86,40 @@ def test_a_pattern_that_is_none_is_refused_before_anything_is_made(tmp_path: Pat
     with pytest.raises(InvalidTopicError, match="the level at position 2 is empty"):
         resolve(tmp_path / "data", "a//b")
     assert not (tmp_path / "data").exists()
+
+
+def test_a_file_says_where_dead_letters_of_queues_go(tmp_path: Path) -> None:
+    file = tmp_path / "store.toml"
+    file.write_text(
+        """
+        data = "data"
+        [[queues]]
+        name = "orders"
+        deliveries_max = 2
+        dead_letter = "bad-orders"
+        backoff_s = "1s"
+        backlog_max_bytes = "1MB"
+        """
+    )
+    config, _ = load_toml(file)
+    with Store(config, ConnectionConfig(scheme="inproc", domain="queues-by-file")) as store:
+        (queue,) = store.status()["queues"]
+        told = {name: queue[name] for name in ("name", "deliveries_max", "dead_letter", "backoff_s")}
+        assert told == {"name": "orders", "deliveries_max": 2, "dead_letter": "bad-orders", "backoff_s": 1.0}
+        assert queue["backlog_max_bytes"] == 1_000_000
+
+
+@pytest.mark.parametrize(
+    ("queues", "match"),
+    [
+        ("orders", "a list of tables"),
+        (["orders"], "tables with a name"),
+        ([{"deliveries_max": 3}], "tables with a name"),
+        ([{"name": "orders", "deliveries": 3}], "unknown option 'deliveries'"),
+        ([{"name": "orders", "deliveries_max": -1}], "deliveries_max"),
+        ([{"name": "a//b"}], "no name of a queue"),
+    ],
+)
+def test_queues_that_make_no_sense_are_refused(tmp_path: Path, queues: object, match: str) -> None:
+    with pytest.raises((ConfigError, InvalidDestinationError), match=match):
+        resolve(tmp_path / "data", queues=queues)
