@@ -7,7 +7,6 @@ import contextlib
 import importlib
 import itertools
 import logging
-import os
 import secrets
 import threading
 import time
@@ -50,6 +49,7 @@ from shoal.link.state import LinkState
 from shoal.messages import bus as notices
 from shoal.messages import named
 from shoal.selector import CorrelationFilter, Selector
+from shoal.system import after_fork
 
 if TYPE_CHECKING:
     from shoal.bus.persistent import Persistence
@@ -70,7 +70,7 @@ STORE_STALL_S = 5.0
 #: How long the members of a group are waited for that is left.
 LEAVE_S = 1.0
 
-os.register_at_fork(after_in_child=_core.mark_forked)
+after_fork(_core.mark_forked)
 
 
 class Connection:

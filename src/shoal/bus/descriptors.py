@@ -1,11 +1,9 @@
 """The descriptors of this process: whether there are enough for one connection more, and for listeners."""
 
-import math
 import os
-import resource
-from pathlib import Path
 
 from shoal.errors import LinkError
+from shoal.system import descriptor_limits, descriptors_in_use
 
 #: What a connection needs at most to begin with, in pairs: sockets, wake-ups, a probe.
 _PAIRS = 4
@@ -37,13 +35,9 @@ def check_descriptors() -> None:
 
 def limit() -> float:
     """How many descriptors this process may have."""
-    soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-    return math.inf if soft == resource.RLIM_INFINITY else soft
+    return descriptor_limits()[0]
 
 
 def room_left() -> float:
     """How many more descriptors this process may have."""
-    try:
-        return limit() - sum(1 for _ in Path("/dev/fd").iterdir())
-    except OSError:
-        return limit()
+    return limit() - descriptors_in_use()

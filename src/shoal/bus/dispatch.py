@@ -1,6 +1,5 @@
 """Threads that call back: one for each subscription with a callback, or one that several share."""
 
-import select
 import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -8,6 +7,7 @@ from typing import TYPE_CHECKING
 from shoal import _core
 from shoal._core import Message
 from shoal.bus.threads import start
+from shoal.system import Readable
 
 if TYPE_CHECKING:
     from shoal.bus.retained import Source
@@ -101,12 +101,11 @@ class SharedThread:
         self.stop()
 
     def _run(self, bell: _core.Bell) -> None:
-        poll = select.poll()
-        poll.register(bell.fileno(), select.POLLIN)
+        bell_rings = Readable(bell.fileno())
         ready: set[int] = set()
         while not (self._stopped or self._ended):
             if not ready:
-                poll.poll()
+                bell_rings.wait()
             ready.update(bell.take())
             for source in sorted(ready):
                 if self._stopped or not self._serve(source, ready):

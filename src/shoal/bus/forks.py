@@ -1,8 +1,7 @@
 """Whether what was made in one process is used in another, which was forked from it."""
 
-import os
-
 from shoal.errors import ForkedError
+from shoal.system import after_fork
 
 
 class Birth:
@@ -34,4 +33,4 @@ def _forked() -> None:
     Birth.forks += 1
 
 
-os.register_at_fork(after_in_child=_forked)
+after_fork(_forked)

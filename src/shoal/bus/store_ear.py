@@ -6,13 +6,13 @@ channel's thread. That one rests for a moment after somebody heard for himself, 
 expected: whoever waits for each message waits again soon.
 """
 
-import select
 import threading
 import time
 from collections.abc import Callable
 
 from shoal import _core
 from shoal.errors import ShoalError
+from shoal.system import Readable
 
 #: Why the bell rings: something is to be done, an answer came, a store said that it is here.
 WAKE, REPLIES, HERES = 0, 1, 2
@@ -33,8 +33,7 @@ class Ear:
     def __init__(self, hear: Callable[[], None], expects: Callable[[], bool]) -> None:
         self.bell = _core.Bell()
         self._hear, self._expects = hear, expects
-        self._poll = select.poll()
-        self._poll.register(self.bell.fileno(), select.POLLIN)
+        self._bell_rings = Readable(self.bell.fileno())
         #: Held by whoever hears.
         self._hearing = threading.Lock()
         #: What rang that is the channel's thread's.
@@ -59,7 +58,7 @@ class Ear:
                 left_s = until - time.monotonic()
                 if left_s <= 0:
                     break
-                if self._poll.poll(left_s * 1000):
+                if self._bell_rings.wait(left_s):
                     self._take()
             self._heard += 1
         finally:
@@ -80,7 +79,7 @@ class Ear:
         """One turn of the channel's thread: wait for the bell, do what is to be done, rest."""
         with self._hearing:
             if not self._left:
-                self._poll.poll(sleep_ms())
+                self._bell_rings.wait(sleep_ms() / 1000)
             rang = self.bell.take() + self._left
             self._left = []
             turn(rang)

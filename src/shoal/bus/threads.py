@@ -5,10 +5,10 @@ this looks first whether there is.
 """
 
 import mmap
-import resource
 import threading
 
 from shoal.errors import LinkError
+from shoal.system import stack_bytes
 
 #: What the system takes for a thread's stack where nobody chose a size and there is no limit.
 _STACK_BYTES = 8 << 20
@@ -49,5 +49,5 @@ def check_room(threads: int) -> None:
 
 
 def _stack_bytes() -> int:
-    chosen = threading.stack_size() or resource.getrlimit(resource.RLIMIT_STACK)[0]
+    chosen = threading.stack_size() or stack_bytes()
     return chosen if 0 < chosen < 1 << 40 else _STACK_BYTES

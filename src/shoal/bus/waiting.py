@@ -1,7 +1,6 @@
 """How a thread waits for a connection: in the system, for a descriptor, without the GIL."""
 
 import atexit
-import select
 import time
 import weakref
 from dataclasses import replace
@@ -12,6 +11,7 @@ from shoal.bus.connection import Connection, closed_error
 from shoal.bus.operations import Operation, deliver
 from shoal.bus.readers import nobody
 from shoal.signals import SIGNAL_S
+from shoal.system import Readable
 
 T = TypeVar("T")
 
@@ -34,12 +34,11 @@ def run(connection: Connection, operation: Operation[T]) -> T:
         until = next(operation)
         bell = _core.Bell()
         connection.node.attach_bell(bell)
-        poll = select.poll()
-        poll.register(bell.fileno(), select.POLLIN)
+        bell_rings = Readable(bell.fileno())
         # What happened before the bell was there is seen now.
         until = next(operation)
         while True:
-            poll.poll(_milliseconds(until))
+            bell_rings.wait(_left_s(until))
             bell.take()
             until = next(operation)
     except StopIteration as done:
@@ -49,10 +48,9 @@ def run(connection: Connection, operation: Operation[T]) -> T:
         operation.close()
 
 
-def _milliseconds(until: float | None) -> int:
-    """How long to wait, in whole milliseconds, rounded up."""
-    left_s = SIGNAL_S if until is None else min(until - time.monotonic(), SIGNAL_S)
-    return max(0, int(left_s * 1000 + 1))
+def _left_s(until: float | None) -> float:
+    """How long to wait."""
+    return SIGNAL_S if until is None else min(until - time.monotonic(), SIGNAL_S)
 
 
 @atexit.register

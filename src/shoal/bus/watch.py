@@ -1,12 +1,12 @@
 """A thread that takes note of a connection's events though nobody asks, so that losses are logged."""
 
-import select
 import threading
 import weakref
 
 from shoal import _core
 from shoal.bus.connection import Connection
 from shoal.bus.threads import start
+from shoal.system import Readable
 
 
 class Watch:
@@ -23,10 +23,9 @@ class Watch:
         start(self._thread)
 
     def _run(self, target: "weakref.ref[Connection]", bell: _core.Bell) -> None:
-        poll = select.poll()
-        poll.register(bell.fileno(), select.POLLIN)
+        bell_rings = Readable(bell.fileno())
         while not self._stopped:
-            poll.poll()
+            bell_rings.wait()
             bell.take()
             connection = target()
             if connection is None or _core.is_abandoned():

@@ -2,7 +2,6 @@
 
 import json as json_module
 import logging
-import resource
 import signal
 import threading
 from pathlib import Path
@@ -15,6 +14,7 @@ from shoal.config import resolve as resolve_connection
 from shoal.config.tokens import token_of
 from shoal.errors import ConfigError
 from shoal.store.config import load_toml, parse_duration, parse_size, resolve, rules
+from shoal.system import raise_descriptor_limit
 
 app = typer.Typer(
     help="Record topics, and see how a store is.", pretty_exceptions_show_locals=False, add_completion=False
@@ -137,8 +137,9 @@ def _retention(record: list[str], keep: list[str], keep_bytes: list[str]) -> dic
 def _run(store_config: Any, connection: Any) -> None:
     from shoal.store import Store
 
-    _raise_descriptor_limit()
-    # Whoever runs a store wants to see what it does, not only what goes wrong.
+    # Each reader of history takes a descriptor.
+    raise_descriptor_limit()
+    # An operator wants to see what a store does, not only what goes wrong.
     logging.getLogger("shoal.store").setLevel(logging.INFO)
     ended = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: ended.set())
@@ -160,13 +161,6 @@ def _described(running: Any) -> str:
     parts += [f"history at {running.endpoint}"] if running.endpoint else []
     parts += [f"certificate {running.fingerprint}"] if running.fingerprint else []
     return ", ".join(parts)
-
-
-def _raise_descriptor_limit() -> None:
-    """Each reader of history takes a file descriptor: have as many as this process may ask for."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft != hard:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 @app.command()

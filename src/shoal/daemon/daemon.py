@@ -4,12 +4,10 @@ import dataclasses
 import itertools
 import logging
 import os
-import resource
 import socket
 import threading
 import time
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from shoal import _core
@@ -20,6 +18,7 @@ from shoal.daemon.config import DaemonConfig, HttpConfig
 from shoal.daemon.links import Links
 from shoal.errors import ConfigError
 from shoal.messages import link as link_notices
+from shoal.system import memory_bytes, processor_s
 
 if TYPE_CHECKING:
     from shoal.daemon.http import HttpEndpoint
@@ -148,7 +147,6 @@ class Daemon:
     def status(self) -> dict[str, Any]:
         """What it is, and how: what `/status` shows, and `shoal nodes` asks for."""
         with self._lock:
-            usage = resource.getrusage(resource.RUSAGE_SELF)
             trouble = self._trouble()
             return {
                 "name": self.config.name,
@@ -164,8 +162,8 @@ class Daemon:
                 "trouble": "; ".join(trouble),
                 "members": len(self.bus.members),
                 "links": self._links.states(),
-                "rss_bytes": _resident_bytes(),
-                "cpu_s": usage.ru_utime + usage.ru_stime,
+                "rss_bytes": memory_bytes(),
+                "cpu_s": processor_s(),
                 "filters_evaluated": 0 if self._closed else self.bus.stats()["filters_evaluated"],
                 "reloads": self._reloads,
                 "events_lost": self._lost,
@@ -222,12 +220,3 @@ def _store_of(config: DaemonConfig) -> "Store | None":
     if lan is None:
         raise ConfigError("the role store needs a link with a multicast group, such as url = 'norm://'")
     return Store(config.store, lan)
-
-
-def _resident_bytes() -> int:
-    try:
-        pages = Path("/proc/self/statm").read_text(encoding="ascii").split()[1]
-        return int(pages) * resource.getpagesize()
-    except OSError:
-        # Elsewhere there is only the most it ever had, in kilobytes.
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

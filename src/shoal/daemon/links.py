@@ -1,6 +1,5 @@
 """A daemon's links: opened, closed and looked at by the names that the file gives them."""
 
-import fcntl
 import ipaddress
 import logging
 import socket
@@ -219,12 +218,14 @@ def _network_of(interface: str) -> str:
     """The network of an interface: two LANs may have the same group, on interfaces of the same name."""
     name = struct.pack("256s", interface.encode())
     try:
+        import fcntl
+
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
             address, mask = (
                 socket.inet_ntoa(fcntl.ioctl(asking, request, name)[20:24])
                 for request in (_SIOCGIFADDR, _SIOCGIFNETMASK)
             )
         return str(ipaddress.ip_interface(f"{address}/{mask}").network)
-    except (OSError, ValueError):
-        # It has no address of IPv4.
+    except (ImportError, OSError, ValueError):
+        # It has no address of IPv4, or this is Windows.
         return interface

@@ -2,8 +2,8 @@
 
 import contextlib
 import logging
-import resource
 import signal
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -17,6 +17,7 @@ from shoal.daemon.daemon import Daemon
 from shoal.daemon.logs import Logs
 from shoal.errors import ShoalError
 from shoal.messages import daemon as notices
+from shoal.system import raise_descriptor_limit
 
 log = logging.getLogger("shoal.daemon")
 
@@ -44,7 +45,9 @@ class Signals:
     @contextlib.contextmanager
     def caught(self) -> Iterator[None]:
         """Catch them while this lasts."""
-        handlers = {signal.SIGTERM: self.end, signal.SIGINT: self.end, signal.SIGHUP: self.again}
+        handlers = {signal.SIGTERM: self.end, signal.SIGINT: self.end}
+        if sys.platform != "win32":
+            handlers[signal.SIGHUP] = self.again
         before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
         try:
             yield
@@ -63,7 +66,8 @@ def run(path: Path) -> None:
     signals, logs = Signals(), Logs(config.log)
     try:
         with signals.caught():
-            _raise_descriptor_limit()
+            # Each connection takes a descriptor.
+            raise_descriptor_limit()
             _compare_descriptor_limit(config)
             with Daemon(config) as daemon:
                 notices.READY(name=config.name, what=_what(daemon)).log(log)
@@ -106,13 +110,6 @@ def _what(daemon: Daemon) -> str:
     links = ", ".join(config.open_links()) or "none"
     http = f"; http at {daemon.http_url}" if daemon.http_url else ""
     return f"domain {config.domain}, links {links}{http}"
-
-
-def _raise_descriptor_limit() -> None:
-    """Each connection takes a file descriptor: have as many as this process may ask for."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft != hard:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def _compare_descriptor_limit(config: DaemonConfig) -> None:

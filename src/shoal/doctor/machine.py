@@ -3,7 +3,6 @@
 import array
 import contextlib
 import errno
-import fcntl
 import ipaddress
 import os
 import secrets
@@ -229,6 +228,9 @@ def _interface(asked: socket.socket, name: str) -> Interface:
 
 
 def _ask(asked: socket.socket, request: int, name: str) -> bytes:
+    # Linux alone has these requests.
+    import fcntl
+
     block = array.array("B", name.encode().ljust(40, b"\0"))
     fcntl.ioctl(asked, request, block, True)
     return block.tobytes()

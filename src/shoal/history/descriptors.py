@@ -4,13 +4,12 @@ A server that has none left cannot even take a connection to refuse it; so some 
 connects then is told.
 """
 
-import resource
 import threading
 from collections.abc import Callable
-from pathlib import Path
 
 from shoal.errors import HistoryError
 from shoal.history import faults
+from shoal.system import descriptor_limits, descriptors_in_use
 
 #: Descriptors that new clients leave to the log, and to those who are told that there are no more.
 RESERVED = 8
@@ -18,20 +17,17 @@ RESERVED = 8
 _KNOWN_MAX = 4096
 
 
-def in_use() -> int:
-    """How many descriptors this process has open."""
-    return sum(1 for _ in Path("/proc/self/fd").iterdir())
-
-
-def limit() -> int:
-    """How many it may have."""
-    return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+def limit() -> float:
+    """How many this process may have."""
+    return descriptor_limits()[0]
 
 
 class Admission:
     """Lets connections in as long as descriptors are left. May be shared between threads."""
 
-    def __init__(self, used: Callable[[], int] = in_use, most: Callable[[], int] = limit) -> None:
+    def __init__(
+        self, used: Callable[[], int] = descriptors_in_use, most: Callable[[], float] = limit
+    ) -> None:
         self._used, self._most = used, most
         self._lock = threading.Lock()
         #: Those that were let in, the latest last.

@@ -5,7 +5,6 @@ something. It is never held while a program's code runs, nor while somebody wait
 """
 
 import logging
-import select
 import threading
 import time
 from collections.abc import Callable
@@ -23,6 +22,7 @@ from shoal.jms.message import Message
 from shoal.messages import jms as notices
 from shoal.messages import named
 from shoal.signals import SIGNAL_S
+from shoal.system import Readable
 
 if TYPE_CHECKING:
     from shoal.jms.gate import Gate
@@ -369,8 +369,7 @@ class Delivering:
             self._bell.ring(0)
 
     def _run(self, bell: _core.Bell) -> None:
-        poll = select.poll()
-        poll.register(bell.fileno(), select.POLLIN)
+        bell_rings = Readable(bell.fileno())
         while True:
             # Before looking: what comes afterwards rings again.
             bell.take()
@@ -378,7 +377,7 @@ class Delivering:
                 return
             served = [self._serve(consumer) for consumer in self.listening()]
             if not any(served):
-                poll.poll()
+                bell_rings.wait()
 
     def listening(self) -> list[MessageConsumer]:
         """The consumers that have a listener."""

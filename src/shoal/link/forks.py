@@ -7,6 +7,8 @@ import os
 import socket
 from pathlib import Path
 
+from shoal.system import after_fork
+
 #: Where this process listens: host and port.
 _places: set[tuple[str, int]] = set()
 #: Names the descriptors of a process.
@@ -46,7 +48,7 @@ def _release() -> None:
         return
     try:
         descriptors = [int(each.name) for each in _DESCRIPTORS.iterdir()]
-        nothing = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+        nothing = os.open(os.devnull, os.O_RDONLY)
     except OSError:
         # Then the port stays taken, and nothing else is wrong.
         return
@@ -58,4 +60,4 @@ def _release() -> None:
     _places.clear()
 
 
-os.register_at_fork(after_in_child=_release)
+after_fork(_release)

@@ -6,7 +6,6 @@ import functools
 import logging
 import math
 import queue
-import select
 import socket
 import threading
 import time
@@ -31,6 +30,7 @@ from shoal.link.meeting import Meeting
 from shoal.link.pump import Pump
 from shoal.link.state import LinkState, State
 from shoal.link.transport import Channel, Listening, Transport
+from shoal.system import Readable
 
 #: The thread looks at least so often, should a wake-up ever be missed.
 _SLEEP_MAX_S = 5.0
@@ -249,10 +249,9 @@ class Keeper:
     # --- the thread ---
 
     def _run(self) -> None:
-        poll = select.poll()
-        poll.register(self._bell.fileno(), select.POLLIN)
+        bell_rings = Readable(self._bell.fileno())
         while not self._stopped:
-            poll.poll(int(self._wait_s(time.monotonic()) * 1000) + 1)
+            bell_rings.wait(self._wait_s(time.monotonic()))
             self._bell.take()
             if self._stopped or self._tell() is None or _core.is_abandoned():
                 return

@@ -128,7 +128,7 @@ class Listeners:
     def _connections_max(self, descriptors: int) -> int:
         """How many connections a listener may have, each of which needs so many descriptors."""
         most = self._config.connections_max
-        room = max(int(min((room_left() - KEPT_FREE) // descriptors, most)), 1)
+        room = max(int(min((room_left() - KEPT_FREE) / descriptors, most)), 1)
         if room < most // 2:
             notices.FEWER_CONNECTIONS(room=room, wanted=most, limit=limit(), reserved=KEPT_FREE).log(log)
         return room

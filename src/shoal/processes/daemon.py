@@ -1,7 +1,6 @@
 """A daemon in a process of its own, as an experiment starts it: ready when it says so, never left behind."""
 
 import os
-import resource
 import select
 import signal
 import socket
@@ -90,7 +89,7 @@ class DaemonProcess:
     def resident_mb(self) -> float:
         """Memory it has now."""
         pages = Path(f"/proc/{self.pid}/statm").read_text(encoding="ascii").split()[1]
-        return int(pages) * resource.getpagesize() / 1e6
+        return int(pages) * os.sysconf("SC_PAGE_SIZE") / 1e6
 
     def cpu_s(self) -> float:
         """Processor time it took."""

@@ -15,6 +15,7 @@ from shoal.store.config import StoreConfig
 from shoal.store.holds import holds_of
 from shoal.store.projection import Projection, Topic
 from shoal.store.retention import QUEUE_RULE, SegmentFacts, plan
+from shoal.system import free_bytes
 
 log = logging.getLogger("shoal.store")
 
@@ -248,12 +249,11 @@ class Keeper:
     def disk_bytes(self) -> dict[str, int]:
         """What the log takes, and what is free."""
         count, spare_bytes = self._log.spares
-        disk = os.statvfs(self._config.path)
         return {
             "log": sum(segment["bytes"] for segment in self._log.segments()),
             "spare": spare_bytes,
             "spare_segments": count,
-            "free": disk.f_bavail * disk.f_frsize,
+            "free": free_bytes(self._config.path),
         }
 
     def topics(self, older_s: float = 0.0) -> list[dict[str, Any]]:

@@ -6,7 +6,6 @@ from the publisher again, as long as that one lives, and then from here. Whoever
 
 import contextlib
 import logging
-import select
 import threading
 import time
 from collections import deque
@@ -20,6 +19,7 @@ from shoal.errors import ClosedError, FullError, ShoalError, StoreError
 from shoal.messages import store as notices
 from shoal.store.committed import Committed
 from shoal.store.machine import Silent
+from shoal.system import Readable
 
 log = logging.getLogger("shoal.store")
 
@@ -83,15 +83,12 @@ class Publishing:
 
     def _rest(self, timeout_s: float) -> None:
         """Wait until something is to be published, or arrived."""
-        poll = select.poll()
-        poll.register(self._bell.fileno(), select.POLLIN)
         arrival = Bell()
         if self._committed.awaited:
             self._node.attach_bell(arrival)
-            poll.register(arrival.fileno(), select.POLLIN)
             # What arrived before the bell was there.
             self._note_arrived()
-        poll.poll(timeout_s * 1000)
+        Readable(self._bell.fileno(), arrival.fileno()).wait(timeout_s)
         self._bell.take()
         self._note_arrived()
 

@@ -45,6 +45,7 @@ from shoal.store.serving import Serving, listening
 from shoal.store.staged import Staged
 from shoal.store.status import Rate, write_status
 from shoal.store.syncing import Syncing
+from shoal.system import free_bytes
 
 log = logging.getLogger("shoal.store")
 
@@ -430,8 +431,7 @@ class Store:
 
     def _look_at_disk(self) -> None:
         config = self.config
-        disk = os.statvfs(config.path)
-        free = disk.f_bavail * disk.f_frsize
+        free = free_bytes(config.path)
         if free < config.min_free_bytes:
             why = (
                 f"the disk of {config.path} has {free} bytes left, less than min_free_bytes"

@@ -7,7 +7,6 @@ other stores there are is in `presence`.
 import dataclasses
 import logging
 import secrets
-import select
 import threading
 import time
 from collections import deque
@@ -34,6 +33,7 @@ from shoal.store.listening import Listening
 from shoal.store.machine import SESSION, Identity, Machine
 from shoal.store.publishing import Publishing
 from shoal.store.retained import Answers
+from shoal.system import Readable
 
 log = logging.getLogger("shoal.store")
 
@@ -218,15 +218,14 @@ class Serving:
             self.machine.set_space(full, low)
 
     def _run(self) -> None:
-        poller = select.poll()
-        poller.register(self._bell.fileno(), select.POLLIN)
+        bell_rings = Readable(self._bell.fileno())
         more = False
         try:
             while not self._stopping.is_set():
                 stuck = any(door.is_stuck for door in self._doors)
                 if not more and not self._waiting and not self._listening.has_more:
                     left_s = min(self.machine.poll_timeout() - time.monotonic(), WAIT_MAX_S)
-                    poller.poll(max(0.0, min(left_s, RETRY_S) if stuck else left_s) * 1000)
+                    bell_rings.wait(max(0.0, min(left_s, RETRY_S) if stuck else left_s))
                 self._listening.rang(self._bell.take())
                 more = self._turn()
         except (StoreError, OSError) as error:
