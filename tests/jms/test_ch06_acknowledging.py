@@ -1,5 +1,7 @@
 """Section 6.2.10: when the store is told that a message was dealt with."""
 
+import threading
+
 import pytest
 from conftest import PATIENCE_S
 from waiting import until
@@ -69,3 +71,48 @@ def test_a_commit_that_the_store_refuses_did_nothing_and_says_so(bus: shoal.Bus)
         # The next transaction has begun.
         context.commit()
         assert [message.body for message in context.create_browser(full)] == ["x"]
+
+
+@pytest.mark.parametrize("call", ["receive", "receive_body"])
+def test_stop_waits_for_a_receive_that_acknowledges_and_nothing_is_delivered_afterwards(
+    factory: jms.ConnectionFactory, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    """Section 6.1.5."""
+    begun, may_end = threading.Event(), threading.Event()
+    acknowledge = StoreFeed.acknowledge
+
+    def slowly(feed: StoreFeed, core: BusMessage) -> None:
+        begun.set()
+        assert may_end.wait(PATIENCE_S)
+        acknowledge(feed, core)
+
+    monkeypatch.setattr(StoreFeed, "acknowledge", slowly)
+    done: list[str] = []
+    with factory.create_context() as sender, factory.create_context() as context:
+        consumer = context.create_consumer(ORDERS)
+        sender.create_producer().send(ORDERS, "1").send(ORDERS, "2")
+
+        def receive() -> None:
+            if call == "receive":
+                consumer.receive(timeout_s=PATIENCE_S)
+            else:
+                consumer.receive_body(str, timeout_s=PATIENCE_S)
+            done.append("received")
+
+        def stop() -> None:
+            context.stop()
+            done.append("stopped")
+
+        threads = [threading.Thread(target=each) for each in (receive, stop)]
+        threads[0].start()
+        assert begun.wait(PATIENCE_S)
+        threads[1].start()
+        threads[1].join(0.1)
+        assert done == [], "it is not stopped while a message is on its way to the program"
+        may_end.set()
+        for thread in threads:
+            thread.join(PATIENCE_S)
+        assert set(done) == {"received", "stopped"}
+        assert consumer.receive(timeout_s=0.2) is None
+        context.start()
+        assert consumer.receive_body(str, timeout_s=PATIENCE_S) == "2"

@@ -52,17 +52,21 @@ class JMSConsumer(JavaNames):
                 the message stays the next one; else it counts as received.
         """
         delivering = self._consumer._session._delivering
-        entry = delivering.take(self._consumer, timeout_s)
-        if entry is None:
-            return None
+        delivering.begin_receive(self._consumer)
         try:
-            body = body_of(self._consumer._made(entry), kind)
-        except (MessageFormatError, TypeError):
-            if not delivering._keeps:
-                delivering.put_back(self._consumer, entry)
-            raise
-        delivering.delivered(self._consumer, entry)
-        return body
+            entry = delivering.take(self._consumer, timeout_s)
+            if entry is None:
+                return None
+            try:
+                body = body_of(self._consumer._made(entry), kind)
+            except (MessageFormatError, TypeError):
+                if not delivering._keeps:
+                    delivering.put_back(self._consumer, entry)
+                raise
+            delivering.delivered(self._consumer, entry)
+            return body
+        finally:
+            delivering.end_receive()
 
     def receive_body_no_wait(self, kind: type[T]) -> T | None:
         """The body of the next message if it is here already."""

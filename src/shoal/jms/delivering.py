@@ -84,6 +84,8 @@ class Delivering:
         #: Held by the call of `receive` that is under way.
         self._turn = threading.Lock()
         self._receiving: MessageConsumer | None = None
+        #: That call has a message which it returns, and has perhaps to acknowledge first.
+        self._passing = False
         #: How many wait until nobody receives any more.
         self._awaited = 0
         #: There was a listener once.
@@ -118,6 +120,8 @@ class Delivering:
                 core = quick(timeout_s)
                 if core is None:
                     return None
+                # First this and then a look at the gate: `stop` does it the other way round.
+                self._passing = True
                 if consumer._quick is not None and self._gate.started:
                     return consumer._made_first(core)
                 # Stopped or closed meanwhile: it is the first when that is over, if ever.
@@ -127,6 +131,7 @@ class Delivering:
                 pass
             finally:
                 self._receiving = None
+                self._passing = False
                 self._turn.release()
                 if self._awaited:
                     self._tell_awaited()
@@ -134,15 +139,10 @@ class Delivering:
                 return None
             if timeout_s is not None:
                 timeout_s = max(timeout_s - (time.monotonic() - began), 0.0)
-        entry = self.take(consumer, timeout_s)
-        return None if entry is None else self.delivered(consumer, entry)
-
-    def take(self, consumer: MessageConsumer, timeout_s: float | None) -> Entry | None:
-        """The next message, which counts as delivered from now on."""
-        check_seconds("timeout_s", timeout_s, none="no end")
         self.begin_receive(consumer)
         try:
-            return self._take(consumer, timeout_s)
+            entry = self.take(consumer, timeout_s)
+            return None if entry is None else self.delivered(consumer, entry)
         finally:
             self.end_receive()
 
@@ -167,6 +167,7 @@ class Delivering:
     def end_receive(self) -> None:
         """Nobody is in `receive` any more."""
         self._receiving = None
+        self._passing = False
         self._turn.release()
         if self._awaited:
             self._tell_awaited()
@@ -184,7 +185,9 @@ class Delivering:
         finally:
             self._awaited -= 1
 
-    def _take(self, consumer: MessageConsumer, timeout_s: float | None) -> Entry | None:
+    def take(self, consumer: MessageConsumer, timeout_s: float | None) -> Entry | None:
+        """The next message, which counts as delivered from now on; `receive` is under way."""
+        check_seconds("timeout_s", timeout_s, none="no end")
         until = None if timeout_s is None else time.monotonic() + timeout_s
         while self._wait_open(consumer, until):
             left_s = None if until is None else max(until - time.monotonic(), 0.0)
@@ -212,6 +215,7 @@ class Delivering:
             if self._gate.started:
                 if self._keeps:
                     self.unacknowledged.append((consumer, entry))
+                self._passing = True
                 return entry
             # Stopped meanwhile: it is the first when that is over.
             consumer._feed.first.appendleft(entry)
@@ -483,10 +487,17 @@ class Delivering:
         return threading.current_thread() is self.thread
 
     def wait_quiet(self) -> None:
-        """Wait until no listener runs; one that is the caller is not waited for."""
+        """Wait until no listener runs, and no `receive` has a message that it did not return yet.
+
+        A listener that is the caller is not waited for.
+        """
         with self._lock:
-            while self._calling is not None and not self.is_here:
-                self._gate.changed.wait()
+            self._awaited += 1
+            try:
+                while (self._calling is not None and not self.is_here) or self._passing:
+                    self._gate.changed.wait()
+            finally:
+                self._awaited -= 1
 
     def close_consumer(self, consumer: MessageConsumer) -> None:
         """End a consumer, and wait until nobody is in the middle of something with it."""
