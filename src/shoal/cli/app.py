@@ -16,6 +16,7 @@ COMMANDS = {
     "members": "Print who is there, and what they subscribe to.",
     "queue": "See what waits in queues, send and receive.",
     "daemon": "Run a node of its own: let programs connect, keep a store.",
+    "registry": "Run a directory: daemons find each other in it, and clients the best daemon.",
     "nodes": "Print the nodes of the domain, as a table or a picture.",
     "links": "Print the links between them, as a table or a picture.",
     "store": "Record topics, and see how a store is.",

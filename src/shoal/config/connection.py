@@ -4,6 +4,7 @@ import dataclasses
 import hashlib
 import ipaddress
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypedDict, get_origin
@@ -25,6 +26,8 @@ DEFAULT_UDP_GROUP = "239.192.74.2"
 #: Not assigned by IANA.
 DEFAULT_PORT = 7474
 DEFAULT_DOMAIN = "default"
+#: Where a registry listens unless it is told.
+REGISTRY_PORT = 7480
 
 #: What publishing does when members take no more.
 WhenFull = Literal["block", "drop", "error"]
@@ -36,10 +39,12 @@ FOR_EVER_S = 1e9
 WhenNoMulticast = Literal["error", "tcp"]
 #: What a subscription does when its reader falls behind.
 QueueFull = Literal["block", "drop_new", "drop_old"]
-_SCHEMES = ("norm", "udp", *transport.SCHEMES, "inproc")
-_LATER_SCHEMES = ("locate",)
+_SCHEMES = ("norm", "udp", *transport.SCHEMES, "locate", "inproc")
 #: What URLs look like.
-_LOOKS = "norm://, udp://, tcp://host:port, tls://host:port, ws://host:port, wss://host:port or inproc://name"
+_LOOKS = (
+    "norm://, udp://, tcp://host:port, tls://host:port, ws://host:port, wss://host:port, "
+    "locate://registry:port/domain or inproc://name"
+)
 #: Longer than anybody waits, and more than anybody has.
 SECONDS_MAX, MISSED_MAX, ASSEMBLY_BYTES_MAX = 1e9, 1_000_000, 1 << 40
 CONNECTIONS_MAX, TCP_WINDOW_BYTES_MAX, COST_MAX = 100_000, 1 << 28, 1_000_000
@@ -56,6 +61,8 @@ _LINK_ONLY = (
 )
 _PLACES = ("host", "path", "listen")
 _TLS_FIELDS = ("tls_ca", "tls_cert", "tls_key", "tls_name", "tls_fingerprint")
+#: What only a connection by registries can be told.
+_LOCATE_ONLY = ("transport", "registry_ca", "registry_token_file")
 LINK_FIELDS = (
     *_INPROC_FIELDS,
     "port",
@@ -217,6 +224,13 @@ class ConnectionConfig(Checked):
     #: Over TLS: the SHA-256 fingerprint of the one certificate that the other end may have, whoever signed it
     #: and whatever its name.
     tls_fingerprint: str | None = None
+    #: Over `locate`: how to connect to the daemon that a registry chooses, such as `tls`; any way otherwise.
+    transport: str | None = None
+    #: Over `locate`: a file with the authority of the registries' certificates; in a URL, `ca`.
+    registry_ca: str | None = None
+    #: Over `locate`: a file with the token to show them; in a URL, `token_file`. `SHOAL_TOKEN_FILE` names one
+    #: where nothing else does.
+    registry_token_file: str | None = None
     #: What to do where multicast does not work: `error` raises, `tcp` connects to the seeds, or lets the
     #: programs of this machine meet. It is `tcp` where `connect` is given no URL.
     when_no_multicast: WhenNoMulticast = "error"
@@ -225,8 +239,6 @@ class ConnectionConfig(Checked):
     seeds: str | None = None
 
     def __post_init__(self) -> None:
-        if self.scheme in _LATER_SCHEMES:
-            raise ConfigError(f"the scheme {self.scheme}:// is not available yet: use {_LOOKS}")
         if self.scheme not in _SCHEMES and not transport.is_registered(self.scheme):
             raise ConfigError(f"unknown scheme {self.scheme!r}: use {_LOOKS}")
         self._check_scheme()
@@ -267,7 +279,18 @@ class ConnectionConfig(Checked):
             self.check("listen", not self.listen or self.host is not None, "given beside host")
         if self.scheme == "norm" and self.seeds is not None and self.when_no_multicast == "error":
             raise ConfigError("seeds means nothing on norm:// unless when_no_multicast is 'tcp': say so")
+        if self.scheme == "locate":
+            self._check_locate()
         self.seed_targets()
+
+    def _check_locate(self) -> None:
+        wanted = (
+            f"a list of registries, such as reg:{REGISTRY_PORT} or reg1:{REGISTRY_PORT},reg2:{REGISTRY_PORT}"
+        )
+        places = [place.strip() for place in (self.host or "").split(",")]
+        fine = all(re.fullmatch(r"(\[[0-9a-fA-F:.]+\]|[^:\[\]]+)(:\d{1,5})?", place) for place in places)
+        self.check("host", bool(self.host) and fine, wanted)
+        self.check("transport", self.transport in (None, *transport.SCHEMES), ", ".join(transport.SCHEMES))
 
     def _check_norm(self) -> None:
         """Ask the engine what its options may be; where they mean nothing they have their defaults."""
@@ -278,16 +301,21 @@ class ConnectionConfig(Checked):
 
     def _check_scheme(self) -> None:
         """Refuse options that mean nothing there."""
-        known = {"inproc": _INPROC_FIELDS, "udp": _UDP_FIELDS}.get(
-            self.scheme, LINK_FIELDS if self.has_links else None
-        )
+        known = {
+            "inproc": _INPROC_FIELDS,
+            "udp": _UDP_FIELDS,
+            "locate": (*LINK_FIELDS, *_LOCATE_ONLY),
+        }.get(self.scheme, LINK_FIELDS if self.has_links else None)
         for field in dataclasses.fields(self):
             # A router has such links beside its group, and TCP may have to stand in for it.
             has_some = self.router or self.when_no_multicast == "tcp"
-            others = _PLACES if has_some else (*_PLACES, *_LINK_ONLY, *_TLS_FIELDS)
+            links = () if has_some else (*_LINK_ONLY, *_TLS_FIELDS)
+            others = (*_PLACES, *_LOCATE_ONLY, *links)
             means = field.name not in others if known is None else field.name in known
             if means or getattr(self, field.name) == field.default:
                 continue
+            if field.name in _LOCATE_ONLY:
+                raise ConfigError(f"{field.name} means nothing on {self.scheme}://: it is for locate://")
             if known is None:
                 also = "" if field.name in _PLACES else ", or for a router, which may have such links"
                 raise ConfigError(f"{field.name} means nothing on norm://: it is for tcp:// and such{also}")
@@ -343,6 +371,8 @@ class ConnectionConfig(Checked):
 
     def target(self) -> Target:
         """Where its first link leads, or where it listens."""
+        if self.scheme == "locate":
+            return Target("locate", self.host or "", 0, f"/{self.domain}")
         host = self.host or (LOOPBACK if self.scheme in HOSTS else "")
         port = self.port if self.scheme in HOSTS or self.port != DEFAULT_PORT else 0
         return Target(self.scheme, host, port, self.path or "")
@@ -417,6 +447,9 @@ class ConnectionOptions(TypedDict, total=False):
     tls_key: str | None
     tls_name: str | None
     tls_fingerprint: str | None
+    transport: str | None
+    registry_ca: str | None
+    registry_token_file: str | None
     listen: bool
     when_no_multicast: WhenNoMulticast
     seeds: str | None
@@ -482,6 +515,10 @@ def resolve_listening(
     return config
 
 
+#: Options of `locate://` by their names in a URL.
+_LOCATE_NAMES = {"ca": "registry_ca", "token_file": "registry_token_file"}
+
+
 def _options_of(url: str) -> dict[str, Any]:
     parts = urlsplit(url)
     if not parts.scheme or "://" not in url:
@@ -490,6 +527,10 @@ def _options_of(url: str) -> dict[str, Any]:
     if parts.scheme == "inproc":
         if parts.netloc:
             options["domain"] = parts.netloc
+    elif parts.scheme == "locate":
+        options["host"] = parts.netloc or None
+        if parts.path not in ("", "/"):
+            options["domain"] = unquote(parts.path[1:])
     elif parts.netloc:
         try:
             host, port = parts.hostname, parts.port
@@ -501,11 +542,12 @@ def _options_of(url: str) -> dict[str, Any]:
             options["host"] = host
         if port is not None:
             options["port"] = port
-    if parts.path not in ("", "/"):
+    if parts.path not in ("", "/") and parts.scheme != "locate":
         if parts.scheme in ("norm", "udp", "inproc", "tcp", "tls"):
             raise ConfigError(f"{url!r} has a path, {parts.path!r}, which means nothing here")
         options["path"] = unquote(parts.path)
     for name, text in parse_qsl(parts.query, keep_blank_values=True):
+        name = _LOCATE_NAMES.get(name, name) if parts.scheme == "locate" else name
         if name in options:
             raise ConfigError(f"{name} appears twice in {url!r}: give it once")
         options[name] = _value_of(name, text)

@@ -28,9 +28,11 @@ from shoal.errors import ConfigError
 PREFIX = "shoal-token-1"
 #: Name a token, and a file with one, where a program is told of none.
 ENVIRONMENT, ENVIRONMENT_FILE = "SHOAL_TOKEN", "SHOAL_TOKEN_FILE"
-#: What a principal may do: `client` uses destinations and its own subscriptions, `operator` also those of
-#: others.
-ROLES = ("client", "operator")
+#: What a principal may do: `client` uses destinations and its own subscriptions, and asks a registry for
+#: daemons; `operator` does everything, also with what belongs to others; `daemon` registers with a registry;
+#: `viewer` looks at a registry.
+STORE_ROLES = ("client", "operator")
+ROLES = (*STORE_ROLES, "daemon", "viewer")
 #: Principals of one file.
 PRINCIPALS_MAX = 100_000
 #: A fresh number of either side, in bytes.

@@ -8,7 +8,7 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from shoal.config import ConnectionConfig, resolve, resolve_listening
 from shoal.config.checks import Checked, unknown_option
@@ -20,13 +20,16 @@ from shoal.link.transport import SCHEMES
 from shoal.store import StoreConfig
 from shoal.store import resolve as resolve_store
 
+if TYPE_CHECKING:
+    from shoal.link.registry_client import RegistryClient
+
 #: What a link, or a daemon, may be called: it becomes part of metrics and log lines.
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 #: Tables and keys of a file.
-_KEYS = ("name", "domain", "roles", "connection", "link", "http", "log", "store", "answer")
+_KEYS = ("name", "domain", "roles", "connection", "link", "http", "log", "store", "answer", "registry")
 _ROLES = ("router", "listener", "store", "gateway")
 #: Options that are paths.
-_PATHS = ("key_file", "tls_ca", "tls_cert", "tls_key")
+_PATHS = ("key_file", "tls_ca", "tls_cert", "tls_key", "token_file", "ca")
 #: Links of one daemon, at the most.
 LINKS_MAX = 256
 
@@ -105,6 +108,35 @@ class LogConfig(Checked):
 
 
 @dataclass(frozen=True, kw_only=True)
+class RegistryOptions(Checked):
+    """The table `[registry]`: where the registries are. Everything else is found through them."""
+
+    #: One URL for each registry, such as `https://reg:7480`.
+    urls: tuple[str, ...]
+    #: A file with the daemon's token, of the role `daemon`.
+    token_file: str | None = None
+    #: The authority (PEM) that signed the registries' certificates; the system's, if not given.
+    ca: str | None = None
+    #: The host or address under which others reach this daemon; the one that leads to the registry, if not
+    #: given.
+    advertise: str | None = None
+
+    def __post_init__(self) -> None:
+        self.check_types()
+        fine = all(isinstance(url, str) and re.match(r"https?://[^/]+/?$", url) for url in self.urls)
+        self.check("urls", fine and bool(self.urls), "a list of URLs such as https://reg:7480")
+
+    def clients(self, domain: str) -> "list[RegistryClient]":
+        """The registries, each with the token of the file or of the environment."""
+        # A small gateway without registries does without HTTP and its memory.
+        from shoal.config.tokens import token_of
+        from shoal.link.registry_client import RegistryClient
+
+        token = token_of(None, self.token_file)
+        return [RegistryClient(url, domain, token=token, ca=self.ca) for url in self.urls]
+
+
+@dataclass(frozen=True, kw_only=True)
 class DaemonConfig:
     """One daemon."""
 
@@ -119,6 +151,8 @@ class DaemonConfig:
     links: Mapping[str, LinkConfig]
     #: The store beside it, if it has the role.
     store: StoreConfig | None = None
+    #: The registries through which it finds other daemons; none finds none.
+    registry: RegistryOptions | None = None
     #: Health and metrics; none serves nobody.
     http: HttpConfig | None = None
     log: LogConfig = field(default_factory=LogConfig)
@@ -188,10 +222,22 @@ def parse(options: Mapping[str, Any], beside: Path) -> DaemonConfig:
         roles=roles,
         links=links,
         store=_store(options, roles, beside),
+        registry=_registry(options, beside),
         http=_checked(HttpConfig, "http", _table(options, "http")) if "http" in options else None,
         log=_checked(LogConfig, "log", _table(options, "log")),
         answer=answer,
     )
+
+
+def _registry(options: Mapping[str, Any], beside: Path) -> RegistryOptions | None:
+    if "registry" not in options:
+        return None
+    table = _with_paths(_table(options, "registry"), beside)
+    urls = table.get("urls")
+    if not isinstance(urls, list) or not urls:
+        wanted = "a list of URLs such as ['https://reg:7480']"
+        raise _KeyError("registry.urls", f"registry.urls is {urls!r}, and must be {wanted}")
+    return _checked(RegistryOptions, "registry", table | {"urls": tuple(urls)})
 
 
 def _text(options: Mapping[str, Any], key: str, default: str) -> str:

@@ -17,11 +17,13 @@ from shoal.daemon.answers import Answers
 from shoal.daemon.config import DaemonConfig, HttpConfig
 from shoal.daemon.links import Links
 from shoal.errors import ConfigError
+from shoal.link.directory import Load, Record
 from shoal.messages import link as link_notices
 from shoal.system import memory_bytes, processor_s
 
 if TYPE_CHECKING:
     from shoal.daemon.http import HttpEndpoint
+    from shoal.daemon.registering import Registering
     from shoal.store import Store
 
 log = logging.getLogger("shoal.daemon")
@@ -48,6 +50,8 @@ class Daemon:
         self._store: Store | None = None
         self._http: HttpEndpoint | None = None
         self._answers: Answers | None = None
+        self._registering: Registering | None = None
+        self._cpu = (0.0, self._began_s)
         self.bus = Bus(config.connection)
         self._links = Links(self.bus._connection)
         try:
@@ -63,6 +67,7 @@ class Daemon:
             self._answers = Answers(self.bus, self.status)
         if config.http is not None:
             self._http = _endpoint(config.http, self.status)
+        self._registering = self._registered(config)
 
     # --- commands ---
 
@@ -82,10 +87,13 @@ class Daemon:
                 )
             done = self._links.reload_keys()
             done += self._links.change(config.open_links(), strict=False)
-            self.config = dataclasses.replace(config, http=before.http, store=before.store)
+            self.config = dataclasses.replace(
+                config, http=before.http, store=before.store, registry=before.registry
+            )
             done += self._reload_answers(config)
             done += self._reload_http(config)
             done += self._reload_store(config)
+            done += self._reload_registry(config)
             self._reloads += 1
             return done
 
@@ -118,6 +126,47 @@ class Daemon:
         self.config = dataclasses.replace(self.config, store=config.store)
         return [f"store in {config.store.path}" if config.store else "store off"]
 
+    def _reload_registry(self, config: DaemonConfig) -> list[str]:
+        if config.registry == self.config.registry:
+            return []
+        if self._registering is not None:
+            self._registering.close()
+        self._registering = self._registered(config)
+        self.config = dataclasses.replace(self.config, registry=config.registry)
+        return [f"registries {', '.join(config.registry.urls)}" if config.registry else "registries off"]
+
+    def _registered(self, config: DaemonConfig) -> "Registering | None":
+        if config.registry is None:
+            return None
+        from shoal.daemon.registering import Mesh, Registering
+
+        mesh = Mesh(self.bus._connection.keeper(), f"{self.bus.publisher:016x}")
+        return Registering(config.registry.clients(config.domain), mesh, self._record, config.domain)
+
+    def _record(self, address: str) -> Record:
+        """What it tells registries; `address` is this machine's on the way there."""
+        config = self.config
+        advertised = config.registry.advertise if config.registry is not None else None
+        with self._lock:
+            return Record(
+                publisher=f"{self.bus.publisher:016x}",
+                name=config.name,
+                endpoints=self._links.endpoints(advertised or address),
+                connections_max=config.connection.connections_max,
+                cores=os.cpu_count() or 1,
+                roles=tuple(name for name, on in dataclasses.asdict(config.roles).items() if on),
+                version=_core.__version__,
+                load=Load(self._links.connections(), self._cpu_share()),
+            )
+
+    def _cpu_share(self) -> float:
+        """The share of this machine's cores that the daemon used since it was asked last."""
+        usage, now = resource.getrusage(resource.RUSAGE_SELF), time.monotonic()
+        used, at = usage.ru_utime + usage.ru_stime, now
+        (before, since), self._cpu = self._cpu, (used, at)
+        cores = os.cpu_count() or 1
+        return min(max((used - before) / max(now - since, 0.1) / cores, 0.0), 1.0)
+
     def turn(self, timeout_s: float) -> None:
         """Look after links for so long, and note what happens: to be called again and again."""
         for event in itertools.islice(self.bus.events(timeout_s=timeout_s), EVENTS_MAX):
@@ -132,6 +181,11 @@ class Daemon:
             if self._closed:
                 return
             self._closed = True
+            registering, self._registering = self._registering, None
+        if registering is not None:
+            # Its threads ask for the lock.
+            registering.close()
+        with self._lock:
             for part in (self._http, self._answers, self._store):
                 if part is not None:
                     part.close()

@@ -13,8 +13,10 @@ from shoal.bus.connection import LEAVE_S, Connection
 from shoal.config.keys import keys_of
 from shoal.daemon.config import LinkConfig
 from shoal.errors import ShoalError
+from shoal.link.address import HOSTS, target_of
 from shoal.link.admission import Allowed
 from shoal.link.dialler import Dialler
+from shoal.link.directory import Endpoint
 from shoal.link.state import LinkState
 from shoal.messages import daemon as notices
 
@@ -22,6 +24,8 @@ log = logging.getLogger("shoal.daemon")
 
 #: What Linux is asked for an interface's address and mask by.
 _SIOCGIFADDR, _SIOCGIFNETMASK = 0x8915, 0x891B
+#: What links are called that no file names: those to daemons that a registry lists.
+FOUND = "registry"
 #: A link that cannot be opened is tried again after so long.
 RETRY_S = 5.0
 
@@ -123,7 +127,29 @@ class Links:
             else:
                 mine = (each for each in single if each.role != "connect" and each.url == opened.listens_at)
                 found += [common | {"url": each.url} | _single(each) for each in mine]
+        named = {opened.dialler.url for opened in self._open.values() if opened.dialler is not None}
+        others = (each for each in single if each.role == "connect" and each.url not in named)
+        found += [
+            {"name": FOUND, "kind": each.url.partition(":")[0], "url": each.url} | _single(each)
+            for each in others
+        ]
         return found
+
+    def connections(self) -> int:
+        """Connections that others made."""
+        keeper = self._connection.links
+        states = [] if keeper is None else keeper.states()
+        return sum(each.role == "accept" and each.state == "up" for each in states)
+
+    def endpoints(self, address: str) -> tuple[Endpoint, ...]:
+        """Where others may connect; `address` stands for listeners on every address."""
+        urls = [opened.listens_at for opened in self._open.values() if opened.listens_at is not None]
+        targets = [target_of(url, 0) for url in urls]
+        return tuple(
+            Endpoint(target.scheme, address if target.host in ("0.0.0.0", "::") else target.host, target.port)
+            for target in targets
+            if target.scheme in HOSTS
+        )
 
     def _group(self, link: LinkConfig, number: int) -> dict[str, Any]:
         node, config = self._connection.node, link.connection

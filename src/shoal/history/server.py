@@ -15,7 +15,7 @@ import pyarrow as pa
 from pyarrow import flight
 
 from shoal._core import HistoryScan, StagedRows
-from shoal.config.tokens import Principals
+from shoal.config.tokens import STORE_ROLES, Principals
 from shoal.errors import (
     ClosedError,
     DiffersError,
@@ -332,7 +332,8 @@ class _TokenCheck(flight.ServerMiddlewareFactory):  # type: ignore[misc]
         """Called first for every call."""
         given = next(iter(headers.get("authorization") or [""]))
         text = given.decode(errors="replace") if isinstance(given, bytes) else given
-        if self._principals.check(text.removeprefix("Bearer ")) is None:
+        principal = self._principals.check(text.removeprefix("Bearer "))
+        if principal is None or principal.role not in STORE_ROLES:
             what = "wrong" if given else "missing"
             sentence = f"The token is {what}: use one that `shoal token new` added to the store's token file."
             error = HistoryError(faults.DENIED, sentence, {})

@@ -31,7 +31,8 @@ class Target:
     @property
     def url(self) -> str:
         """As a URL."""
-        host = f"[{self.host}]" if ":" in self.host else self.host
+        # A list of registries has its ports in it.
+        host = f"[{self.host}]" if ":" in self.host and self.scheme != "locate" else self.host
         port = f":{self.port}" if self.scheme in HOSTS or self.port else ""
         return f"{self.scheme}://{host}{port}{quote(self.path)}"
 

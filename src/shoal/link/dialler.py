@@ -13,12 +13,15 @@
 
 import math
 from collections.abc import Callable, Collection, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from shoal import _core
 from shoal.link.address import Target
 from shoal.link.backoff import Backoff
 from shoal.link.state import State
+
+if TYPE_CHECKING:
+    from shoal.link.locating import Locator
 
 
 class Dialler:
@@ -41,6 +44,8 @@ class Dialler:
         self.greet_by = math.inf
         #: Who is there, where it is a node of this process.
         self.inside: Callable[[], _core.TcpLinks | None] | None = None
+        #: What names the target of each attempt, where registries do.
+        self.locator: Locator | None = None
         #: Addresses of the host that were not tried yet.
         self.addresses: list[str] = []
         #: It was tried to the end, once.

@@ -11,7 +11,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from shoal import _core
 from shoal.bus.events import Event, LinkDown, LinkReconnecting, LinkRefused, LinkUp
@@ -32,6 +32,9 @@ from shoal.link.state import LinkState, State
 from shoal.link.transport import Channel, Listening, Transport
 from shoal.system import Readable
 
+if TYPE_CHECKING:
+    from shoal.link.locating import Locator
+
 #: The thread looks at least so often, should a wake-up ever be missed.
 _SLEEP_MAX_S = 5.0
 #: Where somebody cannot be let in, for want of descriptors say, it is tried again after so long.
@@ -42,8 +45,9 @@ INSIDE, _INSIDE_ADDRESS = Target("inproc", ""), "this process"
 
 log = logging.getLogger("shoal.link")
 
-#: What came of an attempt: addresses to try, a channel that is there, or why there is none.
-_Found = list[str] | Channel | Exception
+#: What came of an attempt: addresses to try, a daemon that a registry chose, a channel that is there, or why
+#: there is none.
+_Found = list[str] | Target | Channel | Exception
 
 
 class Keeper:
@@ -79,6 +83,8 @@ class Keeper:
 
     def connect(self, target: Target, cost: int | None = None) -> Dialler:
         """Begin to keep a target connected, over a link of which a step costs so much."""
+        if target.scheme == "locate":
+            return self._keep(target, cost=cost, locator=locator_of(self._config))
         self._prepare(target)
         return self._keep(target, cost=cost)
 
@@ -91,10 +97,11 @@ class Keeper:
         target: Target,
         inside: Callable[[], _core.TcpLinks | None] | None = None,
         cost: int | None = None,
+        locator: "Locator | None" = None,
     ) -> Dialler:
         longest_s = self._config.reconnect_max_s
         dialler = Dialler(target, backoff=Backoff(longest_s), refused_s=longest_s, cost=cost)
-        dialler.inside = inside
+        dialler.inside, dialler.locator = inside, locator
         with self._lock:
             self._diallers.append(dialler)
         self._bell.ring(0)
@@ -317,6 +324,8 @@ class Keeper:
                 self._say_reconnecting(dialler, dialler.fail(now, str(found) or type(found).__name__))
             elif isinstance(found, Channel):
                 self._carry(now, dialler, found)
+            elif isinstance(found, Target):
+                self._use_located(now, dialler, found)
             else:
                 dialler.addresses = found
                 self._dial(now, dialler)
@@ -342,10 +351,28 @@ class Keeper:
 
     def _begin(self, now: float, dialler: Dialler) -> None:
         dialler.begin()
-        target = dialler.target
         if dialler.inside is not None:
             self._join(now, dialler, dialler.inside())
+        elif dialler.locator is not None and not dialler.addresses:
+            dialler.locator.avoid(dialler.target)
+            self._find(now, dialler, dialler.locator.find)
+        else:
+            self._reach(now, dialler)
+
+    def _use_located(self, now: float, dialler: Dialler, target: Target) -> None:
+        """Connect to the daemon that a registry chose."""
+        if dialler.target != target:
+            # A session is with one daemon: the next one knows nothing of it.
+            dialler.target, dialler.publisher = target, None
+        try:
+            self._prepare(target)
+        except ConfigError as error:
+            self._say_reconnecting(dialler, dialler.refuse(now, str(error)))
             return
+        self._reach(now, dialler)
+
+    def _reach(self, now: float, dialler: Dialler) -> None:
+        target = dialler.target
         if target.scheme in transport.SOCKETS:
             if dialler.addresses or is_address(target.host):
                 dialler.addresses = dialler.addresses or [target.host]
@@ -356,6 +383,10 @@ class Keeper:
         else:
             made = self._transports[target.scheme]
             find = functools.partial(made.connect, target, self._config.connect_timeout_s)
+        self._find(now, dialler, find)
+
+    def _find(self, now: float, dialler: Dialler, find: Callable[[], _Found]) -> None:
+        """Find something out on a thread of its own."""
         arguments = (dialler, find, self._found, self._bell)
         try:
             start(threading.Thread(target=_find, args=arguments, name="shoal-connect", daemon=True))
@@ -456,6 +487,20 @@ class Keeper:
     def _say(self, event: Event) -> None:
         if not self._stopped:
             self._events.append(event)
+
+
+def locator_of(config: ConnectionConfig) -> "Locator":
+    """What finds daemons for a connection by `locate://`."""
+    # HTTP is for connections that ask registries.
+    from shoal.link.locating import Locator
+
+    return Locator(
+        config.host or "",
+        config.domain,
+        transport=config.transport,
+        token_file=config.registry_token_file,
+        ca=config.registry_ca,
+    )
 
 
 def _links_of(other: "weakref.ref[Keeper]") -> _core.TcpLinks | None:

@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
-from shoal.config.tokens import NONCE_BYTES, Principal, Principals, is_principal, transcript_of
+from shoal.config.tokens import NONCE_BYTES, STORE_ROLES, Principal, Principals, is_principal, transcript_of
 from shoal.store.requests import Request, RequestError
 
 #: How long a client may take to prove itself.
@@ -83,8 +83,18 @@ class Gate:
             del self._challenges[session]
             is_its = found.principal.verifier.accepts(proof, found.transcript)
             if is_its and found.is_known and now_s < found.until_s:
+                _check_role(found.principal)
                 return found.principal, found.hello
         self.denied += 1
         raise RequestError(
             "DENIED", "The token is wrong: use one that `shoal token new` added to this store's token file."
+        )
+
+
+def _check_role(principal: Principal) -> None:
+    if principal.role not in STORE_ROLES:
+        raise RequestError(
+            "DENIED",
+            f"{principal.name!r} is {principal.role!r}, which is for registries: a store serves "
+            f"{' and '.join(STORE_ROLES)}.",
         )

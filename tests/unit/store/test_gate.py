@@ -48,8 +48,8 @@ class Guarded:
     """A store that asks for tokens."""
 
     def __init__(self, path: Path) -> None:
-        self.tokens = {name: Token.new(name) for name in ("ann", "bob", "chief")}
-        roles = {"chief": "operator"}
+        self.tokens = {name: Token.new(name) for name in ("ann", "bob", "chief", "gw", "eye")}
+        roles = {"chief": "operator", "gw": "daemon", "eye": "viewer"}
         write_principals(
             path, [Principal(name, roles.get(name, "client"), t.verifier) for name, t in self.tokens.items()]
         )
@@ -80,6 +80,13 @@ def test_without_a_token_nothing_can_be_asked(guarded: Guarded) -> None:
     assert nobody.greet()["error"] == "DENIED"
     for op in ("browse", "consume", "subscribe", "unsubscribe", "status", "declare"):
         assert nobody.ask(op, queue="q", name="n")["error"] == "NO_SESSION"
+
+
+@pytest.mark.parametrize("who", ["gw", "eye"])
+def test_tokens_for_registries_open_no_store(guarded: Guarded, who: str) -> None:
+    answer = Stranger(guarded.desk, "x", guarded.tokens[who]).greet()
+    assert answer["error"] == "DENIED"
+    assert "registries" in answer["text"]
 
 
 def test_a_forged_token_and_an_unknown_principal_are_told_the_same(guarded: Guarded) -> None:

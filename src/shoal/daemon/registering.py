@@ -1,0 +1,163 @@
+"""A daemon's part with registries: it registers, hears of changes, and connects to the other daemons.
+
+A thread for each registry. A list opens links and never closes one, so a registry that is away, starts again
+or tells nonsense disconnects no daemon. An address that left every list ten minutes ago is dialled no more.
+"""
+
+import contextlib
+import logging
+import socket
+import threading
+import time
+from collections.abc import Callable
+
+from shoal.bus.threads import start
+from shoal.daemon.mesh import wanted
+from shoal.errors import LinkError, ShoalError
+from shoal.link.dialler import Dialler
+from shoal.link.directory import STAMP_BYTES, Record, open_stamp
+from shoal.link.keeper import Keeper
+from shoal.link.registry_client import RegistryClient
+from shoal.messages import registry as notices
+
+log = logging.getLogger("shoal.daemon")
+
+#: A registry that does not answer is asked again after this.
+AGAIN_S = 2.0
+#: An address that left the lists is dialled no more after this, unless it is connected.
+FORGET_S = 600.0
+#: How long closing waits for a goodbye to each registry.
+LEAVE_S = 2.0
+
+
+class Mesh:
+    """The links that lists asked for. May be shared between threads."""
+
+    def __init__(self, keeper: Keeper, own: str, clock: Callable[[], float] = time.monotonic) -> None:
+        self._keeper, self._own, self._clock = keeper, own, clock
+        self._lock = threading.Lock()
+        #: By the URL that is dialled: its dialler, and when a list last wanted it.
+        self._dialled: dict[str, tuple[Dialler, float]] = {}
+
+    def use(self, records: list[Record]) -> None:
+        """Connect to the neighbours that a list has, beside those that are connected."""
+        now = self._clock()
+        with self._lock:
+            for record in wanted(self._own, records).values():
+                url = record.endpoints[0].target.url
+                known = self._dialled.get(url)
+                if known is None:
+                    notices.PEER_FOUND(name=record.name, url=url).log(log)
+                    known = (self._keeper.connect(record.endpoints[0].target), now)
+                self._dialled[url] = (known[0], now)
+            for url, (dialler, at) in list(self._dialled.items()):
+                if now >= at + FORGET_S and dialler.state != "up":
+                    self._keeper.forget(dialler)
+                    del self._dialled[url]
+
+
+class Registering:
+    """One daemon's registrations. Close it to say goodbye."""
+
+    def __init__(
+        self, clients: list[RegistryClient], mesh: Mesh, record: Callable[[str], Record], domain: str
+    ) -> None:
+        """Register with every registry; `record` makes what to say, given this machine's address."""
+        self._stopped = threading.Event()
+        self._ones = [_Registration(client, mesh, record, domain, self._stopped) for client in clients]
+        for one in self._ones:
+            start(one.thread)
+
+    def close(self) -> None:
+        """Say goodbye, and end the threads."""
+        self._stopped.set()
+        for one in self._ones:
+            one.wake()
+        for one in self._ones:
+            one.thread.join(LEAVE_S)
+
+
+class _Registration:
+    """A daemon at one registry."""
+
+    def __init__(
+        self,
+        client: RegistryClient,
+        mesh: Mesh,
+        record: Callable[[str], Record],
+        domain: str,
+        stopped: threading.Event,
+    ) -> None:
+        self._client, self._mesh, self._record, self._domain = client, mesh, record, domain
+        self._stopped = stopped
+        # One socket hears IPv4 alone; a registry reached by IPv6 is asked with each registration.
+        self._udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self._udp.bind(("", 0))
+        self._port = int(self._udp.getsockname()[1])
+        self._key, self._echo, self._stamp, self._daemons = b"", b"", 0, 0
+        self._refresh_s = AGAIN_S
+        #: Whether the registry answered last time; unknown before the first.
+        self._is_there: bool | None = None
+        self.thread = threading.Thread(target=self._run, name="shoal-registry", daemon=True)
+
+    def wake(self) -> None:
+        """Have the thread look whether it is to end."""
+        with contextlib.suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as waker:
+            waker.sendto(b"", ("127.0.0.1", self._port))
+
+    def _run(self) -> None:
+        try:
+            while not self._stopped.is_set():
+                try:
+                    self._register()
+                    self._hear(time.monotonic() + self._refresh_s)
+                except ShoalError as error:
+                    self._note(False, str(error))
+                    self._stopped.wait(AGAIN_S)
+            with contextlib.suppress(ShoalError):
+                if self._is_there:
+                    self._client.leave(self._record("").publisher)
+        finally:
+            self._udp.close()
+
+    def _register(self) -> None:
+        record = self._record(self._client.own_address())
+        answer = self._client.register(record, self._port, self._echo or None)
+        self._key, self._refresh_s = answer.key, answer.refresh_s
+        if answer.stamp != self._stamp:
+            self._pull()
+        self._note(True, "")
+
+    def _pull(self) -> None:
+        listing = self._client.listing(self._stamp)
+        if listing is not None:
+            self._stamp, self._daemons = listing.stamp, len(listing.records)
+            self._mesh.use(list(listing.records))
+
+    def _hear(self, until: float) -> None:
+        """Hear datagrams until it is time to register again."""
+        while not self._stopped.is_set() and (left_s := until - time.monotonic()) > 0:
+            self._udp.settimeout(left_s)
+            try:
+                datagram, _ = self._udp.recvfrom(STAMP_BYTES + 1)
+            except TimeoutError:
+                return
+            except OSError as error:
+                raise LinkError(f"Datagrams of the registry cannot be heard: {error}.") from error
+            heard = open_stamp(datagram, self._domain, self._key)
+            if heard is None:
+                continue
+            is_new = self._echo != heard.echo
+            self._echo = heard.echo
+            if heard.stamp != self._stamp:
+                self._pull()
+            if is_new:
+                # The registry sends datagrams only where one was echoed.
+                return
+
+    def _note(self, is_there: bool, why: str) -> None:
+        if is_there and self._is_there is False:
+            notices.REGISTRY_BACK(url=self._client.url, daemons=self._daemons).log(log)
+        elif not is_there and self._is_there is not False:
+            notices.REGISTRY_AWAY(why=why).log(log)
+        self._is_there = is_there

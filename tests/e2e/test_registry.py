@@ -1,0 +1,156 @@
+"""Daemons that know a registry's address and nothing else, and programs that ask it for a daemon."""
+
+import contextlib
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import shoal
+from shoal.bus.events import LinkDown, LinkUp
+from shoal.link.registry_client import RegistryClient
+
+PATIENCE_S = 30.0
+DOMAIN = "registry-test"
+
+
+def until(true: Callable[[], object], what: str, patience_s: float = PATIENCE_S) -> None:
+    deadline = time.monotonic() + patience_s
+    while not true():
+        assert time.monotonic() < deadline, f"not within {patience_s} s: {what}"
+        time.sleep(0.05)
+
+
+class Network:
+    """A registry and daemons, each a process."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self.processes: dict[str, subprocess.Popen[str]] = {}
+        self.url, self.port = "", 0
+
+    def _start(self, name: str, *arguments: str) -> Path:
+        log = self._folder / f"{name}-{len(self.processes)}.log"
+        with log.open("w") as out:
+            self.processes[name] = subprocess.Popen(
+                [sys.executable, "-m", "shoal.cli", *arguments], stderr=out, stdout=out, text=True
+            )
+        return log
+
+    def start_registry(self, port: int) -> None:
+        log = self._start("registry", "registry", "--listen", f"127.0.0.1:{port}")
+        until(lambda: "ready at" in log.read_text(), "the registry is ready")
+        found = re.search(r"http://127\.0\.0\.1:(\d+)", log.read_text())
+        assert found is not None
+        self.url, self.port = found[0], int(found[1])
+        self.client = RegistryClient(self.url, DOMAIN)
+
+    def start_daemon(self, name: str) -> None:
+        file = self._folder / f"{name}.toml"
+        file.write_text(
+            f"name = '{name}'\ndomain = '{DOMAIN}'\n[link.wan]\nlisten = 'tcp://127.0.0.1:0'\n"
+            f"[registry]\nurls = ['{self.url}']\n"
+        )
+        self._start(name, "daemon", str(file))
+
+    def kill(self, name: str) -> None:
+        process = self.processes.pop(name)
+        process.kill()
+        process.wait(10)
+
+    def names(self) -> set[str]:
+        listing = self.client.listing()
+        return set() if listing is None else {record.name for record in listing.records}
+
+    def name_at(self, address: str) -> str:
+        """The daemon that listens at an address."""
+        listing = self.client.listing()
+        assert listing is not None
+        ports = {record.endpoints[0].port: record.name for record in listing.records}
+        return ports[int(address.rpartition(":")[2])]
+
+    def close(self) -> None:
+        for process in self.processes.values():
+            process.send_signal(signal.SIGTERM)
+        for process in self.processes.values():
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(10)
+            process.kill()
+            process.wait(10)
+
+
+@pytest.fixture
+def network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Network]:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    made = Network(tmp_path)
+    try:
+        made.start_registry(0)
+        yield made
+    finally:
+        made.close()
+
+
+def connected(bus: shoal.Bus) -> int:
+    """Routers that a program's network has."""
+    return sum(node.router for node in bus.network)
+
+
+@contextlib.contextmanager
+def program(url: str) -> Iterator[shoal.Bus]:
+    """A connection that does not wait for what a dead daemon confirmed when it closes."""
+    bus = shoal.connect(url)
+    try:
+        yield bus
+    finally:
+        bus.close(0)
+
+
+def daemon_of(bus: shoal.Bus) -> str:
+    """The address of the daemon that a program uses; empty while there is none."""
+    return next((link.address for link in bus.links if link.role == "connect" and link.state == "up"), "")
+
+
+def test_daemons_find_each_other_and_outlive_the_registry(network: Network) -> None:
+    for number in range(4):
+        network.start_daemon(f"d{number}")
+    until(lambda: len(network.names()) == 4, "all daemons are registered")
+    url = f"locate://127.0.0.1:{network.port}/{DOMAIN}"
+    with program(url) as reader, program(url) as writer:
+        until(lambda: connected(reader) == 4 and connected(writer) == 4, "the daemons are one network")
+        messages = reader.subscribe("t/>", wait=True)
+        network.kill("registry")
+        writer.wait_for_subscribers("t/x")
+        writer.publish("t/x", "without a registry")
+        assert messages.receive(PATIENCE_S).body == "without a registry"  # type: ignore[union-attr]
+        network.start_registry(network.port)
+        network.start_daemon("late")
+        until(lambda: len(network.names()) == 5, "the list is complete again")
+        until(lambda: connected(writer) == 5, "the new daemon is part of the network")
+        assert not [event for event in writer.events(timeout_s=0) if isinstance(event, LinkDown)]
+
+
+def test_a_program_goes_on_at_another_daemon(network: Network) -> None:
+    for number in range(3):
+        network.start_daemon(f"d{number}")
+    until(lambda: len(network.names()) == 3, "all daemons are registered")
+    url = f"locate://127.0.0.1:{network.port}/{DOMAIN}"
+    with program(url) as reader, program(url) as writer:
+        until(lambda: connected(reader) == 3 and connected(writer) == 3, "the daemons are one network")
+        messages = reader.subscribe("t/>", wait=True)
+        writer.wait_for_subscribers("t/x")
+        writer.publish("t/x", "before")
+        assert messages.receive(PATIENCE_S).body == "before"  # type: ignore[union-attr]
+        address = daemon_of(writer)
+        network.kill(network.name_at(address))
+        for one in (writer, reader):
+            until(lambda one=one: daemon_of(one) not in ("", address), "both have other daemons")
+        writer.wait_for_subscribers("t/x")
+        writer.publish("t/x", "after")
+        assert messages.receive(PATIENCE_S).body == "after"  # type: ignore[union-attr]
+        ups = [event for event in writer.events(timeout_s=0) if isinstance(event, LinkUp)]
+        assert len(ups) == 2

@@ -1,0 +1,162 @@
+"""The registry's list: leases, stamps, datagrams, and the choice of a daemon."""
+
+import random
+from collections import Counter
+
+import pytest
+
+from shoal.link.directory import Endpoint, Load, Record
+from shoal.registry.directory import LEASE_S, UNPROVEN_EVERY_S, Directory, DirectoryFullError
+from shoal.registry.limits import RateLimit
+
+UDP = ("10.0.0.9", 4000)
+IDLE = Load()
+
+
+class Clock:
+    """A time of day that a test sets."""
+
+    now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def record(
+    number: int, host: str = "10.0.0.1", *, connections_max: int = 10, load: Load = IDLE, version: str = "1"
+) -> Record:
+    return Record(
+        publisher=f"{number:016x}",
+        name=f"d{number}",
+        endpoints=(Endpoint("tls", host, 7474), Endpoint("ws", host, 80)),
+        connections_max=connections_max,
+        load=load,
+        version=version,
+    )
+
+
+@pytest.fixture
+def wall() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def directory(wall: Clock) -> Directory:
+    return Directory(0.0, wall=wall, chance=random.Random(1), sites=["10.0.0.0/8"])
+
+
+def names(directory: Directory, client: str = "10.0.0.7", **options: object) -> list[str]:
+    return [each.record.name for each in directory.rank("d", client, **options)]  # type: ignore[arg-type]
+
+
+def test_the_stamp_moves_with_members_and_not_with_load(directory: Directory) -> None:
+    assert directory.stamp("d") == 0
+    directory.register(0.0, "d", record(1))
+    first = directory.stamp("d")
+    directory.register(1.0, "d", record(1, load=Load(5, 0.5)))
+    assert directory.stamp("d") == first
+    assert directory.records("d")[0].load.connections == 5
+    directory.register(2.0, "d", record(1, host="10.0.0.2"))
+    assert directory.stamp("d") > first
+    assert directory.stamp("other") == 0
+
+
+def test_the_stamp_grows_though_the_clock_is_set_back(directory: Directory, wall: Clock) -> None:
+    directory.register(0.0, "d", record(1))
+    first = directory.stamp("d")
+    wall.now = 10.0
+    directory.leave("d", record(1).publisher)
+    assert directory.stamp("d") == first + 1
+
+
+def test_a_daemon_that_does_not_renew_is_removed_after_its_lease(directory: Directory) -> None:
+    directory.register(0.0, "d", record(1))
+    directory.register(0.0, "d", record(2))
+    directory.register(5.0, "d", record(2))
+    assert directory.expire(LEASE_S - 0.1) == []
+    before = directory.stamp("d")
+    assert directory.expire(LEASE_S) == ["d"]
+    assert [each.name for each in directory.records("d")] == ["d2"]
+    assert directory.stamp("d") > before
+
+
+def test_a_goodbye_of_a_stranger_changes_nothing(directory: Directory) -> None:
+    directory.register(0.0, "d", record(1))
+    before = directory.stamp("d")
+    assert not directory.leave("d", record(2).publisher)
+    assert directory.stamp("d") == before
+
+
+def test_there_is_a_bound(wall: Clock) -> None:
+    directory = Directory(0.0, wall=wall, daemons_max=2)
+    directory.register(0.0, "a", record(1))
+    directory.register(0.0, "b", record(2))
+    directory.register(0.0, "b", record(2))
+    with pytest.raises(DirectoryFullError):
+        directory.register(0.0, "a", record(3))
+
+
+def test_an_address_gets_datagrams_once_it_echoed_one(directory: Directory) -> None:
+    entry = directory.register(0.0, "d", record(1), UDP)
+    assert [each[1] for each in directory.due_stamps(0.0)] == [UDP]
+    assert directory.due_stamps(2.0) == [], "nobody has proved that it hears them"
+    assert len(directory.due_stamps(UNPROVEN_EVERY_S)) == 1
+    directory.register(61.0, "d", record(1), UDP, b"forged!!")
+    assert directory.due_stamps(62.0) == []
+    directory.register(63.0, "d", record(1), UDP, entry.echo)
+    assert len(directory.due_stamps(64.0)) == len(directory.due_stamps(66.0)) == 1
+    directory.register(67.0, "d", record(1), ("10.9.9.9", 5), entry.echo)
+    directory.due_stamps(68.0)
+    assert directory.due_stamps(70.0) == [], "another address has to be proved anew"
+
+
+def test_near_daemons_come_first_then_those_of_the_site(directory: Directory) -> None:
+    directory.register(0.0, "d", record(1, "192.168.0.1"))
+    directory.register(0.0, "d", record(2, "10.3.0.1"))
+    directory.register(0.0, "d", record(3, "10.0.0.200", load=Load(9, 0.9)))
+    assert names(directory) == ["d3", "d2", "d1"]
+    assert names(directory, "192.168.0.77")[0] == "d1"
+
+
+def test_full_unsuitable_and_excluded_daemons_are_left_out(directory: Directory) -> None:
+    directory.register(0.0, "d", record(1, load=Load(10)))
+    directory.register(0.0, "d", record(2, version="2"))
+    directory.register(0.0, "d", record(3))
+    directory.register(0.0, "d", record(4))
+    assert sorted(names(directory, version="1")) == ["d3", "d4"]
+    assert names(directory, version="1", exclude=[record(3).publisher]) == ["d4"]
+    assert names(directory, transports=["wss"]) == []
+    found = directory.rank("d", "10.0.0.7", transports=["ws"])
+    assert {each.endpoint.transport for each in found} == {"ws"}
+    assert directory.rank("none", "10.0.0.7") == []
+
+
+def test_a_new_daemon_is_used_at_once_and_not_stampeded(directory: Directory) -> None:
+    directory.register(0.0, "d", record(1, connections_max=20, load=Load(12)))
+    directory.register(0.0, "d", record(2, connections_max=20))
+    for _ in range(40):
+        found = directory.rank("d", "10.0.0.7")
+        if not found:
+            break
+        directory.chosen("d", found[0].record.publisher)
+    assert directory.rank("d", "10.0.0.7") == [], "28 clients took the 28 free connections"
+
+
+def test_clients_spread_by_capacity(directory: Directory) -> None:
+    for number, connections in enumerate((100, 200, 300), 1):
+        directory.register(0.0, "d", record(number, connections_max=connections))
+    chosen: Counter[str] = Counter()
+    for _ in range(300):
+        best = directory.rank("d", "10.0.0.7")[0].record
+        chosen[best.name] += 1
+        directory.chosen("d", best.publisher)
+    for number, connections in enumerate((100, 200, 300), 1):
+        assert chosen[f"d{number}"] == pytest.approx(connections / 2, rel=0.15)
+
+
+def test_an_address_that_asks_too_often_is_refused_and_others_are_not() -> None:
+    limit = RateLimit(2, addresses_max=2)
+    assert [limit.admit(0.0, "a") for _ in range(3)] == [True, True, False]
+    assert limit.admit(0.0, "b")
+    assert not limit.admit(0.2, "a")
+    assert limit.admit(0.7, "a")
