@@ -160,10 +160,9 @@ class Daemon:
             )
 
     def _cpu_share(self) -> float:
-        """The share of this machine's cores that the daemon used since it was asked last."""
-        usage, now = resource.getrusage(resource.RUSAGE_SELF), time.monotonic()
-        used, at = usage.ru_utime + usage.ru_stime, now
-        (before, since), self._cpu = self._cpu, (used, at)
+        """The share of this machine's cores that the daemon used since the last call."""
+        used, now = processor_s(), time.monotonic()
+        (before, since), self._cpu = self._cpu, (used, now)
         cores = os.cpu_count() or 1
         return min(max((used - before) / max(now - since, 0.1) / cores, 0.0), 1.0)
 
