@@ -9,6 +9,7 @@ import statistics
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
+from importlib.util import find_spec
 from typing import Any, TypeAlias
 
 from shoal._core import CodingLoad, ReedSolomon
@@ -73,6 +74,11 @@ def measure(shape: Shape, *, rounds: int, round_s: float, kernel: str | None = N
     code = ReedSolomon(shape.source_symbols, shape.parity_symbols, kernel=kernel)
     load = CodingLoad(code, shape.symbol_bytes)
     return _measure_tasks(shape, load.encode, load.decode, rounds=rounds, round_s=round_s)
+
+
+def has_zfec() -> bool:
+    """Whether the PyPI package zfec is installed."""
+    return find_spec("zfec") is not None
 
 
 def measure_zfec(shape: Shape, *, rounds: int, round_s: float) -> Speed | None:

@@ -61,7 +61,9 @@ def test_known_coefficients_come_back_and_predict_cells_that_were_held_out(spark
     write(client, samples())
     broken = next(samples()) | {"valid": False, "why": "load core 81 %", "cpu_s": 1.0}
     incomplete = {"run": "r1", "n": 5}
-    write(client, [broken, broken, incomplete])
+    # Cells of another experiment have other costs at the same n and r.
+    other = next(samples()) | {"experiment": "fiorano-and", "cpu_s": 7.0}
+    write(client, [broken, broken, incomplete, other])
     found = capacity.capacity(spark, "r1", store=store.address, publish=True)
     assert (found.dropped, found.invalid) == (1, 2)
     assert len(found.cells) == 38

@@ -11,8 +11,11 @@ from rich.table import Table
 
 from shoal.errors import ShoalError
 from shoal_bench.seeds import catalogue
+from shoal_bench.seeds.frame import Experiment
 from shoal_bench.seeds.run import Plan, run
 
+#: What a cell says beside its figures.
+OTHER_COLUMNS = ("cell", "contestant", "series", "x", "interval", "published", "factor", "valid", "why")
 #: How often progress is printed where no terminal shows it.
 SAID_EVERY_S = 5.0
 
@@ -29,18 +32,33 @@ def seeds(
     strict: Annotated[
         bool, typer.Option(help="Give the node a core of its own, and judge each cell by the study's rules.")
     ] = True,
+    peers: Annotated[
+        str,
+        typer.Option(help="Peers that run beside Shoal where an experiment has them: artemis, native, zfec."),
+    ] = "native,zfec",
+    cells: Annotated[
+        int | None, typer.Option(min=1, help="So many cells of each experiment at most.")
+    ] = None,
     store: Annotated[Path, typer.Option(help="Where a store keeps the samples.")] = Path("runs"),
     json: Annotated[
         str | None,
         typer.Option("--json", metavar="FILE", help="Write the result as JSON; - is standard output."),
     ] = None,
 ) -> None:
-    """Repeat published experiments with filters, subscribers, topics and sizes through a router."""
+    """Repeat the experiments of the documents that Shoal grew from, beside what they published."""
     if name == "list":
         _list()
         return
     try:
-        plan = Plan(quick=quick, published=as_published, seconds=seconds, strict=strict, store=store)
+        plan = Plan(
+            quick=quick,
+            published=as_published,
+            seconds=seconds,
+            strict=strict,
+            store=store,
+            peers=tuple(peer.strip() for peer in peers.split(",") if peer.strip()),
+            cells_max=cells,
+        )
         plan.rig()
         experiments = catalogue.chosen(name)
     except ValueError as error:
@@ -68,7 +86,7 @@ def _list() -> None:
     (console if console.is_terminal else Console(highlight=False, width=160)).print(table)
 
 
-def _followed(experiments: list[catalogue.Experiment], plan: Plan) -> dict[str, Any]:
+def _followed(experiments: list[Experiment[Any]], plan: Plan) -> dict[str, Any]:
     console = Console(stderr=True, highlight=False)
     said_at = 0.0
     with console.status("starting a store") as status:
@@ -81,23 +99,34 @@ def _followed(experiments: list[catalogue.Experiment], plan: Plan) -> dict[str, 
                 said_at = time.monotonic()
                 console.print(line, soft_wrap=True)
 
-        return run(experiments, plan, follow)
+        return run(experiments, plan, follow, _skipped)
+
+
+def _skipped(what: str, advice: str) -> None:
+    typer.echo(f"Skipping {what}: to have it, {advice}.", err=True)
 
 
 def _duration(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
 
 
+def _number(value: float | None) -> str:
+    if value is None:
+        return ""
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+
+
 def _show(result: dict[str, Any], store: Path) -> None:
     console = Console(highlight=False)
     if not console.is_terminal:
-        console = Console(highlight=False, width=140)
+        console = Console(highlight=False, width=160)
     for name, experiment in result["experiments"].items():
+        every = dict.fromkeys(key for cell in experiment["cells"] for key in cell)
+        figures = [key for key in every if key not in OTHER_COLUMNS]
         table = Table(
             "cell",
-            "µs a message",
-            "filters looked at",
-            "messages/s",
+            "contestant",
+            *(key.replace("_", " ") for key in figures),
             "theirs",
             "factor",
             "counts",
@@ -107,11 +136,10 @@ def _show(result: dict[str, Any], store: Path) -> None:
         for cell in experiment["cells"]:
             table.add_row(
                 cell["cell"],
-                f"{cell['processing_us']:.3g}",
-                "" if cell["evaluated_per_message"] is None else f"{cell['evaluated_per_message']:.2g}",
-                f"{cell['overall_msg_s']:,.0f}",
-                "" if cell["published_msg_s"] is None else f"{cell['published_msg_s']:,.0f}",
-                "" if cell["factor"] is None else f"{cell['factor']:,.0f}",
+                cell["contestant"],
+                *(_number(cell.get(key)) for key in figures),
+                _number(cell["published"]),
+                _number(cell["factor"]),
                 "yes" if cell["valid"] else f"no: {cell['why']}",
             )
         console.print(table)

@@ -1,6 +1,6 @@
 // One side of a transfer through Artemis's own Java client, for a process of its own (see artemis_jms.py).
 //
-// Messages have the header fields, the properties and the body that shoal.bench.jms_sides sends. Some are sent first that are not
+// Messages have the header fields, the properties and the body that shoal_bench.jms_sides sends. Some are sent first that are not
 // timed, until the virtual machine has compiled what it runs.
 
 import java.io.BufferedReader;
@@ -19,11 +19,11 @@ import org.apache.activemq.artemis.jms.client.ActiveMQConnectionFactory;
 public class ArtemisTransfer {
     public static void main(String[] arguments) throws Exception {
         String role = arguments[0];
-        int port = Integer.parseInt(arguments[1]);
+        String server = arguments[1];
         int warm = Integer.parseInt(arguments[2]);
         int count = Integer.parseInt(arguments[3]);
         int size = Integer.parseInt(arguments[4]);
-        ActiveMQConnectionFactory factory = new ActiveMQConnectionFactory("tcp://127.0.0.1:" + port);
+        ActiveMQConnectionFactory factory = new ActiveMQConnectionFactory("tcp://" + server);
         Connection connection = factory.createConnection();
         try {
             Session session = connection.createSession(false, Session.AUTO_ACKNOWLEDGE);

@@ -9,17 +9,21 @@ import os
 import shutil
 import socket
 import subprocess
+import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Self
 
 from shoal.processes.children import ending_with_us
 from shoal_bench.errors import ExperimentError
+from shoal_bench.norm import free_port
 from shoal_bench.peers import servers
 
 PATIENCE_S = 180.0
 QUEUE = "/queue/bench"
+#: The log line of a server that serves.
+ACTIVE = "AMQ221007"
 
 BROKER = """<?xml version='1.0'?>
 <configuration xmlns="urn:activemq">
@@ -41,7 +45,7 @@ BROKER = """<?xml version='1.0'?>
     <max-disk-usage>-1</max-disk-usage>
     <global-max-size>-1</global-max-size>
     <acceptors>
-      <acceptor name="stomp">tcp://127.0.0.1:{port}?protocols=STOMP,CORE;anycastPrefix=/queue/;useEpoll=true</acceptor>
+      <acceptor name="stomp">tcp://{address}:{port}?protocols=STOMP,CORE;anycastPrefix=/queue/;useEpoll=true</acceptor>
     </acceptors>
     <addresses><address name="bench"><anycast><queue name="bench"/></anycast></address></addresses>
   </core>
@@ -57,22 +61,98 @@ def is_installed() -> bool:
 @contextlib.contextmanager
 def server(port: int, directory: Path, sync_s: float) -> Iterator[Callable[[], float]]:
     """A server for the duration, with its journal in a directory; gives its processor time in seconds."""
+    with Broker(port=port, directory=directory, sync_s=sync_s) as broker:
+        yield broker.cpu_s
+
+
+class Broker:
+    """A server for as long as its context lasts.
+
+    Args:
+        port: where it listens; a free port by default.
+        address: the address it listens at.
+        directory: where its journal is; a temporary one by default.
+        sync_s: how long it collects writes.
+        core: the core it is pinned to.
+        within: a command that runs another, such as `ip netns exec NAME`.
+    """
+
+    def __init__(
+        self,
+        *,
+        port: int | None = None,
+        address: str = "127.0.0.1",
+        directory: Path | None = None,
+        sync_s: float = 0.001,
+        core: int | None = None,
+        within: Sequence[str] = (),
+    ) -> None:
+        self.port, self.address = port or free_port(), address
+        self._directory, self._sync_s = directory, sync_s
+        self._within = [*within, *(() if core is None else ("taskset", "-c", str(core)))]
+        self._stack = contextlib.ExitStack()
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> Self:
+        try:
+            self._start()
+        except BaseException:
+            self._stack.close()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    @property
+    def pid(self) -> int:
+        """The process's id."""
+        assert self._process is not None
+        return self._process.pid
+
+    def cpu_s(self) -> float:
+        """Processor time it took."""
+        return _cpu_s(self.pid)
+
+    def _start(self) -> None:
+        directory = self._directory or Path(
+            self._stack.enter_context(tempfile.TemporaryDirectory(prefix="shoal-bench-"))
+        )
+        instance = _instance(directory, self.address, self.port, self._sync_s)
+        self._stack.callback(shutil.rmtree, instance, ignore_errors=True)
+        log = self._stack.enter_context((directory / "artemis.log").open("wb"))
+        self._process = subprocess.Popen(
+            ending_with_us([*self._within, str(instance / "bin" / "artemis"), "run"]),
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+        self._stack.callback(self._end)
+        _wait(self._process, directory / "artemis.log")
+
+    def _end(self) -> None:
+        assert self._process is not None
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, 9)
+        self._process.wait()
+
+
+def _instance(directory: Path, address: str, port: int, sync_s: float) -> Path:
+    """What the server runs from."""
     home = servers.artemis()
     if home is None:
         raise ExperimentError("ActiveMQ Artemis is not here: run scripts/peers")
     instance = directory / "artemis"
+    options = (
+        "--silent",
+        "--user=bench",
+        "--password=bench",
+        "--allow-anonymous",
+        "--no-autotune",
+        "--no-web",
+    )
     made = subprocess.run(
-        [
-            str(home / "bin" / "artemis"),
-            "create",
-            str(instance),
-            "--silent",
-            "--user=bench",
-            "--password=bench",
-            "--allow-anonymous",
-            "--no-autotune",
-            "--no-web",
-        ],
+        [str(home / "bin" / "artemis"), "create", str(instance), *options],
         capture_output=True,
         text=True,
         check=False,
@@ -80,39 +160,26 @@ def server(port: int, directory: Path, sync_s: float) -> Iterator[Callable[[], f
     if made.returncode:
         raise ExperimentError(f"Artemis could not be set up: {made.stderr or made.stdout}")
     journal = "ASYNCIO" if any(Path("/usr/lib").glob("*/libaio.so.1*")) else "NIO"
-    config = BROKER.format(port=port, buffer_ns=int(sync_s * 1e9), journal=journal)
+    config = BROKER.format(address=address, port=port, buffer_ns=int(sync_s * 1e9), journal=journal)
     (instance / "etc" / "broker.xml").write_text(config)
     # Nothing of a console is wanted.
     bootstrap = instance / "etc" / "bootstrap.xml"
     kept = [line for line in bootstrap.read_text().splitlines() if "<web" not in line and "</web" not in line]
     bootstrap.write_text("\n".join(line for line in kept if "binding" not in line and "app " not in line))
-    log = (directory / "artemis.log").open("wb")
-    process = subprocess.Popen(
-        ending_with_us([str(instance / "bin" / "artemis"), "run"]),
-        stdout=log,
-        stderr=log,
-        start_new_session=True,
-    )
-    try:
-        _wait(port, process, directory / "artemis.log")
-        yield lambda: _cpu_s(process.pid)
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, 9)
-        process.wait()
-        log.close()
-        shutil.rmtree(instance, ignore_errors=True)
+    return instance
 
 
-def _wait(port: int, process: "subprocess.Popen[bytes]", log: Path) -> None:
+def _wait(process: "subprocess.Popen[bytes]", log: Path) -> None:
+    """Until its log says that it serves."""
     deadline = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline:
+        said = log.read_text(errors="replace")
         if process.poll() is not None:
-            raise ExperimentError(f"Artemis ended: {log.read_text()[-2000:]}")
-        with contextlib.suppress(OSError, ExperimentError), Stomp(port):
+            raise ExperimentError(f"Artemis ended: {said[-2000:]}")
+        if ACTIVE in said:
             return
         time.sleep(0.1)
-    raise ExperimentError("Artemis did not answer")
+    raise ExperimentError(f"Artemis did not start within {PATIENCE_S:g} s: {said[-2000:]}")
 
 
 def _cpu_s(group: int) -> float:

@@ -3,16 +3,19 @@
 import json
 import shutil
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
+from statistics import mean
 from types import TracebackType
 from typing import Any, Self
 
+from shoal.processes.children import ending_with_us
 from shoal_bench.errors import ExperimentError
 from shoal_bench.peers import servers
 from shoal_bench.shaped import ShapedTransfer
 
-SOURCE = Path(__file__).with_name("ArtemisTransfer.java")
+SOURCE = "ArtemisTransfer.java"
 #: Messages before the timed ones, until the virtual machine has compiled what it runs.
 WARM = 50_000
 PATIENCE_S = 120.0
@@ -23,36 +26,57 @@ def is_installed() -> bool:
     return servers.artemis() is not None and shutil.which("javac") is not None
 
 
-def transfer(port: int, size: int, count: int) -> ShapedTransfer:
-    """One transfer through a server that runs."""
-    with (
-        JavaSide("subscribe", port, count, size) as subscriber,
-        JavaSide("publish", port, count, size) as publisher,
-    ):
-        subscriber.wait_ready()
-        publisher.wait_ready()
-        publisher.tell()
-        received = subscriber.result()
-        publisher.tell()
-        sent = publisher.result()
+def transfer(
+    port: int,
+    size: int,
+    count: int,
+    *,
+    address: str = "127.0.0.1",
+    publisher: Sequence[str] = (),
+    subscribers: Sequence[Sequence[str]] = ((),),
+    warm: int = WARM,
+) -> ShapedTransfer:
+    """One transfer through a server that runs; the slowest subscriber counts.
+
+    `publisher` and each of `subscribers` is the command that runs another on the side's host.
+    """
+    server = f"{address}:{port}"
+    with ExitStack() as stack:
+
+        def start(role: str, within: Sequence[str]) -> JavaProgram:
+            return stack.enter_context(JavaProgram(SOURCE, role, server, warm, count, size, within=within))
+
+        receiving = [start("subscribe", within) for within in subscribers]
+        sending = start("publish", publisher)
+        for side in (*receiving, sending):
+            side.wait_ready()
+        sending.tell()
+        received = [side.result() for side in receiving]
+        sending.tell()
+        sent = sending.result()
     return ShapedTransfer(
-        msg_s=(count - 1) / received["seconds"],
-        cpu_us=received["cpu_s"] * 1e6,
+        msg_s=(count - 1) / max(each["seconds"] for each in received),
+        cpu_us=mean(each["cpu_s"] for each in received) * 1e6,
         publisher_cpu_us=sent["cpu_s"] * 1e6,
     )
 
 
-class JavaSide:
-    """One of the two processes; leaving its context ends it."""
+class JavaProgram:
+    """A program of Artemis's client in a process of its own; leaving its context ends it."""
 
-    def __init__(self, role: str, port: int, count: int, size: int) -> None:
+    def __init__(self, source: str, *words: object, within: Sequence[str] = ()) -> None:
         home = servers.artemis()
         if home is None:
             raise ExperimentError("ActiveMQ Artemis is not here: run scripts/peers")
-        command = ["java", "-cp", f"{home}/lib/*", str(SOURCE), role, *map(str, (port, WARM, count, size))]
-        self._role = role
+        path = Path(__file__).with_name(source)
+        command = [*within, "java", "-cp", f"{home}/lib/*", str(path), *map(str, words)]
+        self._role = str(words[0])
         self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            ending_with_us(command),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
         )
 
     def __enter__(self) -> Self:

@@ -3,6 +3,8 @@
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from shoal_bench.seeds.frame import Trial
+
 TOPIC = "seeds/load"
 
 
@@ -15,13 +17,15 @@ class Group:
     selector: str | None = None
     correlation: str | None = None
 
+    def wants(self, topic: str) -> bool:
+        """Whether it subscribes to a topic; its own may end with a wildcard."""
+        return self.topic == topic or (self.topic.endswith("/*") and topic.startswith(self.topic[:-1]))
+
 
 @dataclass(frozen=True, kw_only=True)
-class Cell:
+class Cell(Trial):
     """What publishers send in turn, and which subscribers are there."""
 
-    experiment: str
-    name: str
     #: What is filtered by: none, correlation, property or topic.
     kind: str = "none"
     publishers: int = 5
@@ -32,11 +36,22 @@ class Cell:
     #: Filters that match nothing, and copies of each message: n and r of the study.
     n: int = 0
     r: int = 1
-    size: int = 64
+    #: The study's default is an empty body.
+    size: int = 0
     #: Topics, correlation ids and property values that publishers send round robin.
     topics: tuple[str, ...] = (TOPIC,)
     correlations: tuple[str, ...] = ()
     properties: tuple[dict[str, str], ...] = field(default=())
+
+    def messages(self) -> list[tuple[str, dict[str, Any]]]:
+        """Topics and headers that publishers send round robin."""
+        headers: list[dict[str, Any]] = [{}]
+        if self.correlations:
+            headers = [{"correlation_id": correlation} for correlation in self.correlations]
+        elif self.properties:
+            headers = [{"properties": properties} for properties in self.properties]
+        count = max(len(self.topics), len(headers))
+        return [(self.topics[i % len(self.topics)], headers[i % len(headers)]) for i in range(count)]
 
     def to_json(self) -> dict[str, Any]:
         """For a process of its own."""

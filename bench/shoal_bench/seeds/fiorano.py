@@ -41,7 +41,7 @@ def publishers(quick: bool) -> list[Cell]:
     """4.1: more publishers, one subscriber."""
     counts = (1, 5, 40) if quick else (1, 2, 3, 4, 5, 6, 10, 20, 40)
     return [
-        Cell(experiment="fiorano-publishers", name=f"p{p}", publishers=p, matching=(Group(count=1),))
+        Cell(experiment="fiorano-publishers", name=f"p{p}", x=p, publishers=p, matching=(Group(count=1),))
         for p in counts
     ]
 
@@ -50,7 +50,8 @@ def subscribers(quick: bool) -> list[Cell]:
     """4.2: more subscribers without filters, so r = n."""
     counts = (1, 10, 40) if quick else (1, 2, 5, 10, 20, 40, 80, 160, 320)
     return [
-        Cell(experiment="fiorano-subscribers", name=f"s{s}", matching=(Group(count=s),), r=s) for s in counts
+        Cell(experiment="fiorano-subscribers", name=f"s{s}", x=s, matching=(Group(count=s),), r=s)
+        for s in counts
     ]
 
 
@@ -58,7 +59,14 @@ def sizes(quick: bool) -> list[Cell]:
     """4.3: larger messages."""
     counts = (0, 1024, 65536) if quick else (0, 64, 256, 1024, 4096, 16384, 65536)
     return [
-        Cell(experiment="fiorano-size", name=f"b{size}", publishers=10, matching=(Group(count=1),), size=size)
+        Cell(
+            experiment="fiorano-size",
+            name=f"b{size}",
+            x=size,
+            publishers=10,
+            matching=(Group(count=1),),
+            size=size,
+        )
         for size in counts
     ]
 
@@ -70,6 +78,8 @@ def activation(quick: bool) -> list[Cell]:
         Cell(
             experiment="fiorano-activation",
             name=f"{kind}-{s}",
+            series=kind,
+            x=s,
             kind=kind,
             matching=(wanting(kind, 0, s),),
             r=s,
@@ -90,6 +100,8 @@ def topics(quick: bool) -> list[Cell]:
             Cell(
                 experiment="fiorano-topics",
                 name=f"t{count}-r{r}",
+                series=f"r = {r}",
+                x=count,
                 kind="topic",
                 topics=names,
                 matching=(Group(count=r, topic=f"{TOPIC}/*"),),
@@ -113,6 +125,8 @@ def select(quick: bool) -> list[Cell]:
             Cell(
                 experiment="fiorano-select",
                 name=f"{kind}-{n}",
+                series=kind,
+                x=n,
                 kind=kind,
                 topics=names,
                 matching=groups,
@@ -140,6 +154,8 @@ def _or_cell(kind: str, n: int, how: str, groups: tuple[Group, ...]) -> Cell:
     return Cell(
         experiment="fiorano-or",
         name=f"{kind}-{how}-{n}",
+        series=f"{kind}, {how}",
+        x=n,
         kind=kind,
         matching=groups,
         n=len(groups) - 1,
@@ -174,6 +190,8 @@ def all_of(quick: bool) -> list[Cell]:
             Cell(
                 experiment="fiorano-and",
                 name=f"order{order}-{length}",
+                series=f"order {order}",
+                x=length,
                 kind="property",
                 publishers=10,
                 matching=groups,
@@ -193,6 +211,8 @@ def joint(quick: bool) -> list[Cell]:
         Cell(
             experiment="fiorano-joint",
             name=f"{kind}-n{n}-r{r}",
+            series=f"{kind}, r = {r}",
+            x=n + r,
             kind=kind,
             matching=(wanting(kind, 0, r),),
             idle=tuple(wanting(kind, number) for number in range(1, n + 1)),
@@ -209,25 +229,6 @@ def aging(quick: bool) -> list[Cell]:
     """4.10: the same cell again and again; the last against the first says how much a node ages."""
     repeats = 3 if quick else 12
     return [
-        Cell(experiment="fiorano-aging", name=f"at{number}", matching=(Group(count=1),))
+        Cell(experiment="fiorano-aging", name=f"at{number}", x=number, matching=(Group(count=1),))
         for number in range(repeats)
-    ]
-
-
-def presumo(quick: bool) -> list[Cell]:
-    """Presumo's: a thousand subscribers with two different filters cost two evaluations a message."""
-    count = 100 if quick else 1000
-    return [
-        Cell(
-            experiment="presumo-filters",
-            name=f"s{count}",
-            kind="property",
-            matching=(Group(count=1, selector="side = 'buy'"),),
-            idle=(
-                Group(count=count // 2, selector="side = 'sell'"),
-                Group(count=count // 2, selector="side = 'hold'"),
-            ),
-            n=count,
-            properties=({"side": "buy"},),
-        )
     ]

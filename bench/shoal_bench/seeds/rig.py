@@ -1,18 +1,26 @@
-"""Runs cells: a node on one core, its load on the other, samples judged by the study's rules.
+"""Runs cells of the FioranoMQ study: a node on one core, its load on the other, judged by the study's rules.
 
 If the load is busier than the rules allow, the cell is repeated against a node with half a core, then a
 quarter: what a message costs the node does not depend on how much of a core it may use.
+
+| contestant | the node is | t_tx is paid |
+|---|---|---|
+| routed | a router between TCP connections, as the study's server was | for each copy |
+| multicast | the publishers' own process | once |
+| artemis | ActiveMQ Artemis, through its Java client | for each copy |
 """
 
 import itertools
-import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from shoal.processes.worker import Worker
+from shoal_bench.errors import ExperimentError
+from shoal_bench.norm import free_port
 from shoal_bench.seeds.cell import Cell
+from shoal_bench.seeds.frame import NOT_JUDGED, Note, Reading, Rig, Site
 from shoal_bench.seeds.quota import limited
 from shoal_bench.seeds.validity import Core, broken_rule
 
@@ -21,24 +29,9 @@ SIDES = "shoal_bench.seeds.sides"
 SHARES = (1.0, 0.5, 0.25)
 #: The share of a run that is cut at both ends.
 CUT = 0.05
-
-
-@dataclass(frozen=True, kw_only=True)
-class Rig:
-    """How cells are run."""
-
-    seconds: float = 10.0
-    every_s: float = 1.0
-    #: Whether the node and its load have a core each, and a cell must keep the study's rules.
-    strict: bool = True
-    node_core: int | None = 1
-    load_core: int | None = 0
-
-    def __post_init__(self) -> None:
-        if not 0 < self.seconds <= 3600:
-            raise ValueError(f"seconds must be more than 0 and at most 3600, not {self.seconds}")
-        if self.strict and (os.cpu_count() or 1) < 2:
-            raise ValueError("the node and its load need a core each, and this machine has one core")
+START_S, END_S = 120.0, 180.0
+#: For how long Artemis runs before its first cell.
+WARM_S = 10.0
 
 
 @dataclass(frozen=True)
@@ -46,7 +39,7 @@ class Measured:
     """What one run of a cell showed."""
 
     cell: Cell
-    rep: int
+    contestant: str
     #: Counts of each second.
     samples: tuple[dict[str, float], ...]
     #: The share of a core that the node was given.
@@ -62,20 +55,31 @@ class Measured:
         return sum(sample["cpu_s"] for sample in middle) / received if received else float("nan")
 
     @property
+    def counts_filters(self) -> bool:
+        """Whether the contestant tells how many filters it looked at."""
+        return bool(self.samples) and self.contestant != "artemis"
+
+    @property
     def overall_msg_s(self) -> float:
         """Messages received and sent in a second of a whole core."""
         return (self.cell.r + 1) / self.processing_s
 
-    def bodies(self, run: str) -> Iterator[dict[str, Any]]:
-        """The samples as `shoal capacity fit` reads them."""
+    def reading(self) -> Reading:
+        """The same as every experiment tells it."""
+        evaluated = sum(sample["evaluated"] for sample in self.samples)
+        received = sum(sample["received"] for sample in self.samples)
+        figures: dict[str, float | None] = {
+            "processing_us": self.processing_s * 1e6,
+            "evaluated_per_message": evaluated / received if self.counts_filters else None,
+            "overall_msg_s": self.overall_msg_s,
+            "goodput_mbit_s": self.overall_msg_s * self.cell.size * 8 / 1e6,
+            "share_of_core": self.share,
+        }
+        return Reading(figures=figures, why=self.why, samples=tuple(self._bodies()))
+
+    def _bodies(self) -> Iterator[Mapping[str, Any]]:
         for sample in self.samples:
             yield {
-                "v": 1,
-                "run": run,
-                "experiment": self.cell.experiment,
-                "cell": self.cell.name,
-                "rep": self.rep,
-                "contestant": "routed",
                 "kind": self.cell.kind,
                 "n": self.cell.n,
                 "r": self.cell.r,
@@ -91,55 +95,126 @@ class Measured:
             }
 
 
-def run_cell(cell: Cell, rig: Rig, rep: int, follow: Callable[[str], None]) -> Measured:
+def measure(cell: Cell, contestant: str, site: Site, note: Note) -> Reading:
     """Run a cell once, with as much of a core for the node as keeps the load below its limit."""
-    measured = None
-    for share in SHARES if rig.strict else SHARES[:1]:
-        follow("" if share == 1.0 else f"again with {share:g} of a core")
+    learned = f"share of {contestant}"
+    shares = SHARES if site.rig.strict else SHARES[:1]
+    measured: Measured | None = None
+    for share in shares[shares.index(site.learned.get(learned, 1.0)) :]:
+        note("" if share == 1.0 else f"with {share:g} of a core")
         try:
-            measured = _run(cell, rig, rep, share)
+            measured = _run(cell, contestant, site, share)
         except PermissionError:
+            if measured is None:
+                raise
             break
         if measured.why is None or not measured.why.startswith("load"):
             break
+        # The next cell's load will be as busy.
+        site.learned[learned] = shares[min(shares.index(share) + 1, len(shares) - 1)]
     assert measured is not None
-    return measured
+    return measured.reading()
 
 
-def _run(cell: Cell, rig: Rig, rep: int, share: float) -> Measured:
-    cores = (rig.node_core, rig.load_core) if rig.strict else (None, None)
-    with Worker(SIDES, "node", core=cores[0], every_s=rig.every_s) as node:
-        node.wait_progress()
-        told: dict[str, Any] = {"cell": cell.to_json(), "port": node.progress, "seconds": rig.seconds}
-        with limited(node.pid, share), Worker(SIDES, "load", core=cores[1], **told) as load:
-            load.wait_progress(120.0)
-            began = time.monotonic()
-            load.tell()
-            busy = list(_watched(load, rig, began)) if rig.strict else []
-            load.result(rig.seconds + 180.0)
-        node.tell()
-        samples = node.result(30.0)["samples"]
-    seconds = _deltas(samples, rig.seconds)
-    why: str | None = "not judged"
-    if rig.strict:
-        middle = _middle(seconds)
-        own = [sample["cpu_s"] / sample["took_s"] / share for sample in middle]
-        why = broken_rule(own, busy[1:-1] or busy)
-    return Measured(cell, rep, tuple(seconds), share, why)
+def _run(cell: Cell, contestant: str, site: Site, share: float) -> Measured:
+    busy = _Watch(site)
+    samples = CONTESTANTS[contestant](cell, site, share, busy)
+    seconds = deltas(samples)
+    why: str | None = NOT_JUDGED
+    if site.rig.strict:
+        own = [sample["cpu_s"] / sample["took_s"] / share for sample in _middle(seconds)]
+        why = broken_rule(own, busy.shares[1:-1] or busy.shares)
+    return Measured(cell, contestant, tuple(seconds), share, why)
 
 
-def _watched(load: Worker, rig: Rig, began: float) -> Iterator[float]:
+class _Watch:
     """How busy the load's core is, from sample to sample of the run."""
-    assert rig.load_core is not None
-    before = Core.read(rig.load_core)
-    for number in range(1, int(rig.seconds / rig.every_s) + 1):
-        load.wait(max(0.0, began + number * rig.every_s - time.monotonic()))
-        now = Core.read(rig.load_core)
-        yield now.busy_since(before)
-        before = now
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        self.shares: list[float] = []
+
+    def follow(self, wait: Callable[[float], object]) -> None:
+        """Watch until the cell is over; `wait` takes seconds."""
+        rig, core = self._site.rig, self._site.load_core
+        if core is None:
+            return
+        began, before = time.monotonic(), Core.read(core)
+        for number in range(1, int(rig.seconds / rig.every_s) + 1):
+            wait(max(0.0, began + number * rig.every_s - time.monotonic()))
+            now = Core.read(core)
+            self.shares.append(now.busy_since(before))
+            before = now
 
 
-def _deltas(samples: list[dict[str, float]], seconds: float) -> list[dict[str, float]]:
+def _routed(cell: Cell, site: Site, share: float, watch: _Watch) -> list[dict[str, float]]:
+    rig = site.rig
+    with Worker(SIDES, "node", core=site.node_core, every_s=rig.every_s) as node:
+        node.wait_progress()
+        told: dict[str, Any] = {
+            "cell": cell.to_json(),
+            "urls": [f"tcp://127.0.0.1:{node.progress}"],
+            "seconds": rig.seconds,
+        }
+        with limited(node.pid, share), Worker(SIDES, "load", core=site.load_core, **told) as load:
+            load.wait_progress(START_S)
+            load.tell()
+            watch.follow(load.wait)
+            load.result(rig.seconds + END_S)
+        node.tell()
+        return list(node.result(30.0)["samples"])
+
+
+def _multicast(cell: Cell, site: Site, share: float, watch: _Watch) -> list[dict[str, float]]:
+    rig = site.rig
+    told: dict[str, Any] = {"cell": cell.to_json(), "port": free_port()}
+    publishing: dict[str, Any] = {"core": site.node_core, "every_s": rig.every_s, "seconds": rig.seconds}
+    with (
+        Worker(SIDES, "receivers", core=site.load_core, **told) as receivers,
+        Worker(SIDES, "publishers", **publishing, **told) as publishers,
+    ):
+        for side in (receivers, publishers):
+            side.wait_progress(START_S)
+        with limited(publishers.pid, share):
+            publishers.tell()
+            watch.follow(publishers.wait)
+            sent = publishers.result(rig.seconds + END_S)
+        receivers.tell()
+        received = receivers.result(END_S)["received"]
+    if received != sent["sent"] * cell.r:
+        raise ExperimentError(
+            f"{sent['sent']} messages were sent, and {received} of {sent['sent'] * cell.r} copies arrived"
+        )
+    return list(sent["samples"])
+
+
+def _artemis(cell: Cell, site: Site, share: float, watch: _Watch) -> list[dict[str, float]]:
+    from shoal_bench.peers.artemis_load import ArtemisLoad
+
+    broker, rig = site.artemis, site.rig
+    if "artemis is warm" not in site.learned:
+        # The virtual machine compiles what it runs.
+        site.learned["artemis is warm"] = True
+        with ArtemisLoad(broker.port, cell, WARM_S, WARM_S, core=site.load_core) as load:
+            load.wait_ready()
+            load.begin(broker.cpu_s)
+            load.samples(WARM_S + END_S)
+    with ArtemisLoad(broker.port, cell, rig.seconds, rig.every_s, core=site.load_core) as load:
+        load.wait_ready()
+        with limited(broker.pid, share):
+            load.begin(broker.cpu_s)
+            watch.follow(load.wait)
+            return load.samples(rig.seconds + END_S)
+
+
+CONTESTANTS: Mapping[str, Callable[[Cell, Site, float, _Watch], list[dict[str, float]]]] = {
+    "routed": _routed,
+    "multicast": _multicast,
+    "artemis": _artemis,
+}
+
+
+def deltas(samples: list[dict[str, float]]) -> list[dict[str, float]]:
     """What each second of traffic added; the seconds before and after it are left out."""
     moving = [
         {key: after[key] - before[key] for key in before if key != "at_s"}
@@ -155,3 +230,6 @@ def _deltas(samples: list[dict[str, float]], seconds: float) -> list[dict[str, f
 def _middle(samples: tuple[dict[str, float], ...] | list[dict[str, float]]) -> list[dict[str, float]]:
     cut = int(len(samples) * CUT)
     return list(samples[cut : len(samples) - cut])
+
+
+__all__ = ["CONTESTANTS", "Measured", "Rig", "deltas", "measure"]

@@ -5,18 +5,17 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from statistics import mean
 from typing import Any
 
 import shoal
 from shoal.processes.store import StoreProcess
+from shoal_bench import availability
 from shoal_bench.errors import ExperimentError
-from shoal_bench.seeds import published
-from shoal_bench.seeds.catalogue import Experiment
-from shoal_bench.seeds.cell import Cell
+from shoal_bench.seeds.frame import Experiment, Reading, Rig, Site, Trial
 from shoal_bench.seeds.interval import half_width, is_enough
-from shoal_bench.seeds.rig import Measured, Rig, run_cell
 
 #: What starting a cell's processes takes, for the estimate of the time left.
 START_S = 3.0
@@ -28,7 +27,7 @@ class Plan:
     """How a run is made.
 
     `quick` takes a part of each grid and one short run a cell. `published` takes the study's durations: three
-    runs of a cell or more, until the interval is narrow.
+    runs of a cell or more, until the interval is narrow. `cells_max` limits the cells of each experiment.
     """
 
     quick: bool = False
@@ -36,6 +35,9 @@ class Plan:
     seconds: float | None = None
     strict: bool = True
     store: Path
+    #: Peers that run beside Shoal; those of an experiment that knows them.
+    peers: tuple[str, ...] = ()
+    cells_max: int | None = None
 
     def __post_init__(self) -> None:
         if self.quick and self.published:
@@ -53,73 +55,137 @@ class Plan:
 
 @dataclass
 class Result:
-    """What one cell reached over its runs."""
+    """What one contestant reached in one cell, over its runs."""
 
-    cell: Cell
-    runs: list[Measured] = field(default_factory=list)
+    experiment: Experiment[Any]
+    trial: Trial
+    contestant: str
+    runs: list[Reading] = field(default_factory=list)
 
     @property
     def why(self) -> str | None:
         """Why it does not count, if it does not."""
         return next((run.why for run in self.runs if run.why is not None), None)
 
+    def reached(self) -> list[float]:
+        """The figure that is compared, of each run."""
+        return [value for run in self.runs if (value := run.figures[self.experiment.headline]) is not None]
+
     def figures(self) -> dict[str, Any]:
-        """For JSON and the table."""
-        reached = [run.overall_msg_s for run in self.runs]
-        theirs = published.overall_msg_s(self.cell)
-        evaluated = sum(sample["evaluated"] for run in self.runs for sample in run.samples)
-        received = sum(sample["received"] for run in self.runs for sample in run.samples)
+        """For JSON, the table and the report."""
+        reached = self.reached()
+        overall = mean(reached) if reached else None
         return {
-            "cell": self.cell.name,
-            "n": self.cell.n,
-            "r": self.cell.r,
-            "size": self.cell.size,
-            "processing_us": mean(run.processing_s for run in self.runs) * 1e6,
-            "evaluated_per_message": evaluated / received if received else None,
-            "overall_msg_s": mean(reached),
+            "cell": self.trial.name,
+            "contestant": self.contestant,
+            "series": self.trial.series,
+            "x": self.trial.x,
+            **{name: self._mean(name) for name in self.runs[0].figures},
             "interval": half_width(reached),
-            "published_msg_s": theirs,
-            "factor": None if theirs is None else mean(reached) / theirs,
-            "share_of_core": self.runs[-1].share,
+            "published": self.experiment.published(self.trial),
+            "factor": None if overall is None else self.experiment.factor(self.trial, overall),
             "valid": self.why is None,
             "why": self.why,
         }
 
+    def _mean(self, name: str) -> float | None:
+        values = [value for run in self.runs if (value := run.figures[name]) is not None]
+        return mean(values) if values else None
+
+    def bodies(self, run: str) -> Iterator[dict[str, Any]]:
+        """What goes into the store: each second of a run, or its figures."""
+        for rep, reading in enumerate(self.runs, start=1):
+            named = {
+                "v": 1,
+                "run": run,
+                "experiment": self.experiment.name,
+                "cell": self.trial.name,
+                "rep": rep,
+                "contestant": self.contestant,
+            }
+            for sample in reading.samples:
+                yield {**named, **sample}
+            if not reading.samples:
+                yield {**named, **reading.figures, "valid": reading.why is None, "why": reading.why}
+
+
+@dataclass(frozen=True)
+class Job:
+    """One cell for one contestant."""
+
+    experiment: Experiment[Any]
+    trial: Trial
+    contestant: str
+
 
 #: Told the cell, how many there are and how many are done, and the seconds left.
 Follow = Callable[[str, int, int, float], None]
+#: Told which experiment or peer cannot run here, and its remedy.
+Skipped = Callable[[str, str], object]
 
 
-def run(experiments: list[Experiment], plan: Plan, follow: Follow = lambda *_: None) -> dict[str, Any]:
+def jobs(experiments: list[Experiment[Any]], plan: Plan, skipped: Skipped) -> list[Job]:
+    """All cells for all contestants that can run here."""
+    found = []
+    for experiment in experiments:
+        advice = next((need.remedy for need in experiment.needs if not need.is_here()), None)
+        if advice is not None:
+            skipped(f"the experiment {experiment.name}", advice)
+            continue
+        # A peer that takes part twice has its name before a dash.
+        wanted = [peer for peer in experiment.peers if peer.partition("-")[0] in plan.peers]
+        present = availability.present(
+            wanted, experiment.peers, partial(_peer_skipped, skipped, experiment.name)
+        )
+        found += [
+            Job(experiment, trial, contestant)
+            for trial in experiment.cells(plan.quick)[: plan.cells_max]
+            for contestant in (*experiment.contestants, *present)
+        ]
+    return found
+
+
+def _peer_skipped(skipped: Skipped, experiment: str, peer: str, advice: str) -> None:
+    skipped(f"{peer} in {experiment}", advice)
+
+
+def run(
+    experiments: list[Experiment[Any]],
+    plan: Plan,
+    follow: Follow = lambda *_: None,
+    skipped: Skipped = lambda *_: None,
+) -> dict[str, Any]:
     """Run all cells and return their figures; the samples are in the plan's store afterwards."""
     name = f"{datetime.now(UTC):%Y%m%d-%H%M%S}"
-    cells = [cell for experiment in experiments for cell in experiment.cells(plan.quick)]
+    work = jobs(experiments, plan, skipped)
     results: list[Result] = []
-    with _store(plan.store) as bus:
-        began = time.monotonic()
-        for done, cell in enumerate(cells):
+    began = time.monotonic()
+    with _store(plan.store) as bus, Site(plan.rig()) as site:
+        for done, job in enumerate(work):
             each_s = (time.monotonic() - began) / done if done else plan.cell_s + START_S
-            left_s = each_s * (len(cells) - done)
+            left_s = each_s * (len(work) - done)
 
-            def note(text: str, cell: Cell = cell, done: int = done, left_s: float = left_s) -> None:
-                follow(f"{cell.experiment} {cell.name} {text}".rstrip(), len(cells), done, left_s)
+            def note(text: str, job: Job = job, done: int = done, left_s: float = left_s) -> None:
+                what = f"{job.experiment.name} {job.trial.name}, {job.contestant} {text}"
+                follow(what.rstrip(), len(work), done, left_s)
 
             note("")
-            result = _run_cell(cell, plan, note)
+            result = _run_job(job, plan, site, note)
             results.append(result)
             _keep(bus, name, result)
-    return _summary(name, experiments, results)
+    return _summary(name, plan, experiments, results, time.monotonic() - began)
 
 
-def _run_cell(cell: Cell, plan: Plan, follow: Callable[[str], None]) -> Result:
-    result = Result(cell)
-    rig = plan.rig()
+def _run_job(job: Job, plan: Plan, site: Site, note: Callable[[str], None]) -> Result:
+    result = Result(job.experiment, job.trial, job.contestant)
     while True:
         try:
-            result.runs.append(run_cell(cell, rig, len(result.runs) + 1, follow))
-        except shoal.errors.ProcessFailedError as error:
-            raise ExperimentError(f"{cell.experiment} {cell.name}: {error}") from error
-        if not plan.published or is_enough([each.overall_msg_s for each in result.runs]):
+            result.runs.append(job.experiment.measure(job.trial, job.contestant, site, note))
+        except (shoal.errors.ProcessFailedError, ExperimentError) as error:
+            raise ExperimentError(
+                f"{job.experiment.name} {job.trial.name}, {job.contestant}: {error}"
+            ) from error
+        if not plan.published or is_enough(result.reached()):
             return result
 
 
@@ -135,25 +201,31 @@ def _store(directory: Path) -> Iterator[shoal.Bus]:
 
 def _keep(bus: shoal.Bus, name: str, result: Result) -> None:
     """Publish a cell's samples; they are on disk when this returns."""
-    topic = f"bench/{name}/{result.cell.experiment}-{result.cell.name}/local/node"
-    for measured in result.runs:
-        for body in measured.bodies(name):
-            bus.publish(topic, body, persistent=True, window=100)
+    cell = f"{result.experiment.name}-{result.trial.name}".replace("/", "-")
+    for body in result.bodies(name):
+        bus.publish(f"bench/{name}/{cell}/local/{result.contestant}", body, persistent=True, window=100)
     bus.flush(STORED_S)
 
 
-def _summary(name: str, experiments: list[Experiment], results: list[Result]) -> dict[str, Any]:
+def _summary(
+    name: str, plan: Plan, experiments: list[Experiment[Any]], results: list[Result], took_s: float
+) -> dict[str, Any]:
     return {
         "run": name,
+        "judged": plan.strict and not plan.quick,
+        "seconds_a_cell": plan.cell_s,
+        "took_s": took_s,
         "experiments": {
             experiment.name: {
                 "source": experiment.source,
+                "what": experiment.what,
                 "found": experiment.found,
-                "cells": [
-                    result.figures() for result in results if result.cell.experiment == experiment.name
-                ],
+                "headline": experiment.headline,
+                "lower_is_better": experiment.lower_is_better,
+                "cells": [result.figures() for result in results if result.experiment is experiment],
             }
             for experiment in experiments
+            if any(result.experiment is experiment for result in results)
         },
         "cells": len(results),
         "invalid": sum(result.why is not None for result in results),

@@ -1,13 +1,14 @@
 """The node and the load of a cell, a process each, pinned to a core each (see `shoal.processes.worker`).
 
-The node routes between TCP connections: it is the study's server. The load is its publishers and subscribers.
+Routed: the node routes between TCP connections, as the study's server did; the load is its publishers and
+subscribers. Multicast: the publishers' process is the node, and the load are the subscribers.
 """
 
 import itertools
 import os
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import ExitStack
 from typing import Any
 
@@ -23,6 +24,9 @@ CELL_S = 3600.0
 #: Connections that subscribers share whose filters match nothing.
 IDLE_CONNECTIONS = 10
 READY_S = 60.0
+#: Hosts that subscribers are on, by multicast.
+RECEIVERS = 2
+GROUP = "239.192.74.207"
 #: What may wait for one subscriber.
 QUEUE_BYTES_MAX = 16 << 20
 
@@ -56,23 +60,26 @@ def node(options: dict[str, Any], report: Report) -> Mapping[str, Any]:
 def load(options: dict[str, Any], report: Report) -> Mapping[str, Any]:
     """Publish as fast as the node takes it, for some seconds, and count every copy that arrives."""
     _pin(options["core"])
-    cell, url = Cell.from_json(options["cell"]), f"tcp://127.0.0.1:{options['port']}"
+    cell, urls = Cell.from_json(options["cell"]), itertools.cycle(options["urls"])
     with ExitStack() as stack:
-        readers = [_subscribed(stack, url, group) for group in cell.matching for _ in range(group.count)]
+        readers = [
+            _subscribed(stack, next(urls), group) for group in cell.matching for _ in range(group.count)
+        ]
         # Subscribers that get nothing share connections: what they cost the node are their filters.
         every = [group for group in cell.idle for _ in range(group.count)]
         for own in (every[start::IDLE_CONNECTIONS] for start in range(min(IDLE_CONNECTIONS, len(every)))):
-            bus = stack.enter_context(shoal.connect(url))
+            bus = stack.enter_context(shoal.connect(next(urls)))
             for group in own:
                 _subscribe(bus, group)
             bus.sync()
-        buses = [stack.enter_context(shoal.connect(url)) for _ in range(cell.publishers)]
+        buses = [stack.enter_context(shoal.connect(next(urls))) for _ in range(cell.publishers)]
         for bus in buses:
             bus.sync()
         report(1)
         wait_told(CELL_S)
         counting = _Counting(readers)
-        stop = time.monotonic() + options["seconds"]
+        began = time.monotonic()
+        stop = began + options["seconds"]
         senders = [_Sender(bus, cell, stop) for bus in buses]
         for sender in senders:
             sender.join()
@@ -80,9 +87,71 @@ def load(options: dict[str, Any], report: Report) -> Mapping[str, Any]:
         for bus in buses:
             bus.flush(READY_S)
         received = counting.finish(sent * cell.r)
+        took_s = time.monotonic() - began
     if received != sent * cell.r:
         raise ExperimentError(f"{sent} messages were sent, and {received} of {sent * cell.r} copies arrived")
-    return {"sent": sent, "received": received}
+    return {"sent": sent, "received": received, "seconds": took_s}
+
+
+def publishers(options: dict[str, Any], report: Report) -> Mapping[str, Any]:
+    """Publish by multicast, as fast as the receivers take it, with a sample of the counters each second."""
+    _pin(options["core"])
+    cell = Cell.from_json(options["cell"])
+    hosts = _hosts(cell)
+    with ExitStack() as stack:
+        buses = [stack.enter_context(_group(options)) for _ in range(cell.publishers)]
+        for bus, topic in itertools.product(buses, cell.topics):
+            wanting = sum(any(group.wants(topic) for group in host) for host in hosts)
+            if not bus.wait_for_subscribers(topic, wanting, READY_S):
+                raise ExperimentError(f"fewer than {wanting} receivers of {topic} came within {READY_S:g} s")
+        report(1)
+        wait_told(CELL_S)
+        used, began, samples = CpuClock(), time.monotonic(), []
+        stop = began + options["seconds"]
+        senders = [_Sender(bus, cell, stop) for bus in buses]
+        while (now := time.monotonic()) < stop:
+            sent = sum(sender.sent for sender in senders)
+            samples.append(
+                {
+                    "at_s": now - began,
+                    "received": sent,
+                    "dispatched": sent,
+                    "evaluated": sum(bus.stats()["filters_evaluated"] for bus in buses),
+                    "cpu_s": used.elapsed_s(),
+                }
+            )
+            time.sleep(max(0.0, began + len(samples) * options["every_s"] - time.monotonic()))
+        for sender in senders:
+            sender.join()
+        for bus in buses:
+            bus.flush(READY_S)
+    return {"samples": samples, "sent": sum(sender.sent for sender in senders)}
+
+
+def receivers(options: dict[str, Any], report: Report) -> Mapping[str, Any]:
+    """Count every copy until the parent says that all was sent: one or two hosts, as the study had."""
+    _pin(options["core"])
+    cell = Cell.from_json(options["cell"])
+    idle = [group for group in cell.idle for _ in range(group.count)]
+    with ExitStack() as stack:
+        hosts = [(stack.enter_context(_group(options)), groups) for groups in _hosts(cell)]
+        readers = [_subscribe(bus, group) for bus, groups in hosts for group in groups]
+        for (bus, _), group in zip(itertools.cycle(hosts), idle, strict=False):
+            _subscribe(bus, group)
+        counting = _Counting(readers)
+        report(1)
+        wait_told(CELL_S)
+        return {"received": counting.finish()}
+
+
+def _hosts(cell: Cell) -> list[list[Group]]:
+    """What each of the receiving hosts subscribes to."""
+    every = [group for group in cell.matching for _ in range(group.count)]
+    return [every[start::RECEIVERS] for start in range(min(len(every), RECEIVERS))]
+
+
+def _group(options: Mapping[str, Any]) -> shoal.Bus:
+    return shoal.connect(f"norm://{GROUP}:{options['port']}", interface="lo")
 
 
 def _pin(core: int | None) -> None:
@@ -114,7 +183,7 @@ class _Sender(threading.Thread):
         self.sent = 0
         self._bus, self._until = bus, stop
         self._body = bytes(cell.size)
-        self._messages = _messages(cell)
+        self._messages = itertools.cycle(cell.messages())
         self.start()
 
     def run(self) -> None:
@@ -123,18 +192,6 @@ class _Sender(threading.Thread):
             for topic, headers in itertools.islice(self._messages, self.RUN):
                 publish(topic, body, **headers)
             self.sent += self.RUN
-
-
-def _messages(cell: Cell) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Topics and headers, round robin, made in advance."""
-    headers: list[dict[str, Any]] = [{}]
-    if cell.correlations:
-        headers = [{"correlation_id": correlation} for correlation in cell.correlations]
-    elif cell.properties:
-        headers = [{"properties": properties} for properties in cell.properties]
-    count = max(len(cell.topics), len(headers))
-    made = [(cell.topics[i % len(cell.topics)], headers[i % len(headers)]) for i in range(count)]
-    return itertools.cycle(made)
 
 
 class _Counting(threading.Thread):
@@ -159,17 +216,17 @@ class _Counting(threading.Thread):
                 # Publishers share this core.
                 time.sleep(0.0005)
 
-    def finish(self, expected: int) -> int:
-        """How many arrived, once all are here or none comes any more."""
+    def finish(self, expected: int | None = None) -> int:
+        """How many arrived, once all are here; without a number, once no more come."""
         deadline = time.monotonic() + READY_S
-        while self._count < expected and time.monotonic() < deadline:
+        while expected is not None and self._count < expected and time.monotonic() < deadline:
             time.sleep(0.01)
         self._over.set()
         self.join()
         return self._count
 
 
-ROLES: dict[str, Role] = {"node": node, "load": load}
+ROLES: dict[str, Role] = {"node": node, "load": load, "publishers": publishers, "receivers": receivers}
 
 if __name__ == "__main__":
     run_role(ROLES)

@@ -47,6 +47,9 @@ def fit(
     ] = None,
     contestant: Annotated[str, typer.Option(help="Whose model --model writes.")] = "routed",
     kind: Annotated[str, typer.Option(help="For which kind of filter.")] = "property",
+    experiment: Annotated[
+        str, typer.Option(help="The experiment whose samples are fitted.")
+    ] = "fiorano-joint",
     html: Annotated[Path | None, typer.Option(help="Write a page with tables and pictures.")] = None,
     any_sample: Annotated[
         bool, typer.Option("--any-sample", help="Also fit cells that broke a rule, for a look.")
@@ -69,7 +72,13 @@ def fit(
             spark_progress(spark, "fitting"),
         ):
             found = pipeline.capacity(
-                spark, run, store=address, options=_pairs(option), valid_only=not any_sample, publish=publish
+                spark,
+                run,
+                store=address,
+                options=_pairs(option),
+                experiment=experiment,
+                valid_only=not any_sample,
+                publish=publish,
             )
         if html is not None:
             from shoal.spark.pipelines import capacity_report
@@ -192,7 +201,7 @@ def predict(
     model: Annotated[Path, typer.Option(help="The model, as `shoal capacity fit --model` wrote it.")],
     filters: Annotated[float, typer.Option(help="Filters that are installed.")],
     replication: Annotated[float, typer.Option(help="Copies of a message, on average.")] = 1.0,
-    size: Annotated[float, typer.Option(help="Bytes of a body.")] = 64.0,
+    size: Annotated[float, typer.Option(help="Bytes of a body.")] = 0.0,
     law: Annotated[
         str, typer.Option(help="How copies vary: fixed, all-or-none:SHARE or binomial:SHARE.")
     ] = "fixed",

@@ -28,6 +28,8 @@ NEEDED = tuple(part.split()[0] for part in BODY.split(", ") if not part.startswi
 CUT = 0.05
 #: (filters beside the matching ones, replication) of the cells that judge a model.
 HELD_OUT = frozenset({(n, r) for n in (10, 80) for r in (2, 20)} | {(120, 15), (300, 30)})
+#: The experiment that varies filters and replication together.
+JOINT = "fiorano-joint"
 #: Cells that a model needs.
 CELLS_MIN = 4
 
@@ -93,6 +95,7 @@ def capacity(
     *,
     store: str | None = None,
     options: Mapping[str, str] | None = None,
+    experiment: str = JOINT,
     valid_only: bool = True,
     publish: bool = False,
 ) -> Capacity:
@@ -103,10 +106,11 @@ def capacity(
         run: the run's name; its samples are on `bench/RUN/>`.
         store: the store's address or directory.
         options: further options of the source.
+        experiment: samples of other experiments of the run are left out.
         valid_only: leave out cells that broke a rule of the study; otherwise fit them, too.
         publish: also publish the models to `bench/RUN/model`.
     """
-    samples = _samples(spark, run, store, options)
+    samples = _samples(spark, run, experiment, store, options)
     whole, dropped, invalid = _usable(samples, valid_only)
     measured = _cells(whole).cache()
     try:
@@ -128,11 +132,15 @@ def capacity(
 
 
 def _samples(
-    spark: "SparkSession", run: str, store: str | None, options: Mapping[str, str] | None
+    spark: "SparkSession", run: str, experiment: str, store: str | None, options: Mapping[str, str] | None
 ) -> "DataFrame":
+    from pyspark.sql import functions as f
+
     chosen = common.source_options(f"bench/{run}/>", store, None, options)
     names = ",".join(part.split()[0] for part in BODY.split(", "))
-    return common.read(spark, chosen | {"columns": f"topic,{names}", "bodySchema": BODY})
+    found = common.read(spark, chosen | {"columns": f"topic,{names}", "bodySchema": BODY})
+    # A sample that does not say its experiment is incomplete, and is counted.
+    return found.where(f.col("experiment").isNull() | (f.col("experiment") == experiment))
 
 
 def _usable(samples: "DataFrame", valid_only: bool) -> "tuple[DataFrame, int, int]":

@@ -5,8 +5,8 @@ from collections import Counter
 
 import pytest
 
-from shoal_bench.seeds import catalogue, fiorano, published
-from shoal_bench.seeds.cell import Cell
+from shoal_bench.seeds import catalogue, fiorano, published, rig
+from shoal_bench.seeds.cell import Cell, Group
 
 
 @pytest.mark.parametrize("quick", [True, False])
@@ -18,7 +18,10 @@ def test_every_experiment_has_cells_of_its_name(name: str, quick: bool) -> None:
     assert max(Counter(cell.name for cell in cells).values()) == 1
     assert experiment.what
     for cell in cells:
-        assert Cell.from_json(json.loads(json.dumps(cell.to_json()))) == cell
+        if isinstance(cell, Cell):
+            assert Cell.from_json(json.loads(json.dumps(cell.to_json()))) == cell
+    if experiment.measure is rig.measure:
+        assert set(experiment.contestants) | set(experiment.peers) <= set(rig.CONTESTANTS)
 
 
 def test_the_joint_grid_is_the_studys_and_the_cells_that_judge_the_model() -> None:
@@ -47,5 +50,35 @@ def test_and_filters_decide_first_in_the_middle_and_last() -> None:
 
 
 def test_an_unknown_experiment_is_refused_with_the_known_ones() -> None:
-    with pytest.raises(ValueError, match="There are: all, fiorano-publishers"):
+    with pytest.raises(ValueError, match="There are: all, udp-loop"):
         catalogue.chosen("fiorano")
+
+
+def test_all_names_of_the_documents_are_there() -> None:
+    thesis = {"udp-loop", "udp-lan", "jms-loop", "jms-lan", "wan", "fec"}
+    study = {"publishers", "subscribers", "size", "activation", "topics", "select", "or", "and", "joint"}
+    study |= {"aging", "waiting", "cluster"}
+    named = thesis | {f"fiorano-{name}" for name in study} | {"narada", "presumo-filters", "ibus-tune"}
+    assert set(catalogue.EXPERIMENTS) == named
+
+
+def test_bodies_are_empty_unless_their_size_is_what_varies() -> None:
+    for experiment in catalogue.EXPERIMENTS.values():
+        for cell in experiment.cells(False):
+            if isinstance(cell, Cell) and cell.experiment != "fiorano-size":
+                assert cell.size == 0
+
+
+def test_published_figures_are_those_that_the_texts_state() -> None:
+    sizes = {cell.size: published.overall_msg_s(cell) for cell in fiorano.sizes(False)}
+    assert sizes[0] == 61_000
+    # 600 Mbit/s.
+    assert sizes[65536] == pytest.approx(1144, rel=1e-3)
+    topics = {cell.name: published.overall_msg_s(cell) for cell in fiorano.topics(False)}
+    assert (topics["t20-r5"], topics["t1-r1"], topics["t1000-r1"]) == (35_000, None, None)
+
+
+def test_a_wildcard_wants_the_topics_under_it() -> None:
+    assert Group(count=1, topic="a/b/*").wants("a/b/7")
+    assert not Group(count=1, topic="a/b/*").wants("a/c/7")
+    assert Group(count=1, topic="a/b").wants("a/b")

@@ -3,8 +3,9 @@
 import pytest
 
 from shoal_bench.seeds.cell import Cell
+from shoal_bench.seeds.frame import Rig
 from shoal_bench.seeds.interval import half_width, is_enough
-from shoal_bench.seeds.rig import Measured, Rig, _deltas
+from shoal_bench.seeds.rig import Measured, deltas
 from shoal_bench.seeds.validity import Core, broken_rule
 
 STAT = "cpu  1 1 1 1 1 1 1 1 0 0\ncpu0 10 0 10 70 10 0 0 0 0 0\ncpu1 50 0 25 0 0 5 20 0 0 0\n"
@@ -40,9 +41,9 @@ def test_samples_become_seconds_without_the_ends() -> None:
         {"at_s": float(at), "received": float(count), "cpu_s": count / 100}
         for at, count in enumerate(counted)
     ]
-    seconds = _deltas(samples, 4.0)
+    seconds = deltas(samples)
     assert [second["received"] for second in seconds] == [100.0, 100.0]
-    measured = Measured(Cell(experiment="e", name="c", r=3), 1, tuple(seconds), 0.5, None)
+    measured = Measured(Cell(experiment="e", name="c", r=3), "routed", tuple(seconds), 0.5, None)
     assert measured.processing_s == pytest.approx(0.01)
     assert measured.overall_msg_s == pytest.approx(400)
 
