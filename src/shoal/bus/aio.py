@@ -39,6 +39,7 @@ from shoal.bus.events import Event
 from shoal.bus.handle import Handle
 from shoal.bus.operations import STALL_S, Undelivered
 from shoal.bus.options import QueueOptions, StoredOptions
+from shoal.bus.owners import CHOICES_MAX
 from shoal.bus.persistent import check_window, deadline_of, left
 from shoal.bus.queues import declaration
 from shoal.bus.readers import IsDone, tasks_done
@@ -69,7 +70,7 @@ from shoal.config import (
     split_client,
     split_roles,
 )
-from shoal.errors import ConfigError, FullError, NoStoreError, StoreError
+from shoal.errors import ConfigError, FullError, InvalidDestinationError, NoStoreError, StoreError
 from shoal.link.address import target_of
 from shoal.link.admission import Admit
 from shoal.messages import bus as notices
@@ -335,8 +336,7 @@ class Bus(Handle):
         check_window(window)
         check_seconds("timeout_s", timeout_s, none="no end")
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
-        persistence = self._connection.persistence()
-        channel = persistence.channel
+        persistence = self._connection.persistence(topic)
         if persistence.outbox is not None:
             numbers: list[int] = []
             await ask_in_loop(
@@ -346,12 +346,10 @@ class Bus(Handle):
             )
             return persistence.receipt(numbers[0], stored=False)
         memory = not headers.get("persistent", True)
-        if not channel.is_ready(memory):
-            channel.want(topic)
-            left_s = left(deadline)
-            await ask_in_loop(
-                lambda done: channel.when_ready(what, done, memory=memory, patience_s=left_s), left_s, what
-            )
+        if not persistence.channel.is_ready(memory):
+            await self._ready_channel(what, left(deadline), memory=memory, destination=topic)
+            persistence = self._connection.persistence(topic)
+        channel = persistence.channel
         if window is not None:
             persistence.raise_failure(topic)
         await self._doorbell.take_turn()
@@ -372,12 +370,14 @@ class Bus(Handle):
     async def _ready_channel(
         self, what: str, timeout_s: float | None, *, memory: bool = False, destination: str | None = None
     ) -> "StoreChannel":
-        channel = self._connection.channel()
-        if destination is not None:
-            channel.want(destination)
-        await ask_in_loop(
-            lambda done: channel.when_ready(what, done, memory=memory, patience_s=timeout_s), timeout_s, what
-        )
+        owners, deadline = self._connection.owners(), deadline_of(timeout_s)
+        for _ in range(CHOICES_MAX):
+            channel = owners.main() if destination is None else owners.of(destination)
+            left_s = left(deadline)
+            when_ready = functools.partial(channel.when_ready, what, memory=memory, patience_s=left_s)
+            await ask_in_loop(when_ready, left_s, what)
+            if destination is None or channel.keeps(destination):
+                break
         return channel
 
     async def _ask_store(
@@ -410,6 +410,7 @@ class Bus(Handle):
                 asked.what, timeout_s, memory=not asked.durable, destination=pattern
             )
             self._connection.check_client_id()
+            subscription._channel = channel
             await subscription._open(asked.begin, timeout_s)
             await self._doorbell.run(operations.heard(self._connection, pattern, channel.store_node))
 
@@ -440,7 +441,23 @@ class Bus(Handle):
         body: dict[str, Any] = {"op": "unsubscribe", "name": name, "shared": shared}
         if not shared and self._connection.client.client_id is not None:
             body["client_id"] = self._connection.client.client_id
-        await self._ask_store(body, f"the durable subscription {name!r}", timeout_s)
+        await self._ask_stores(body, f"the durable subscription {name!r}", timeout_s)
+
+    async def _ask_stores(self, body: dict[str, Any], what: str, timeout_s: float | None) -> dict[str, Any]:
+        """Ask the store that has something which no destination belongs to."""
+        deadline, channel = deadline_of(timeout_s), await self._ready_channel(what, timeout_s)
+        others = iter(self._connection.owners().open_others())
+        while True:
+            try:
+                ask = functools.partial(channel.request, body)
+                return await ask_in_loop(ask, left(deadline), what)
+            except InvalidDestinationError:
+                other = next(others, None)
+                if other is None:
+                    raise
+                channel = other
+                when_ready = functools.partial(channel.when_ready, what, patience_s=left(deadline))
+                await ask_in_loop(when_ready, left(deadline), what)
 
     async def seek(
         self, name: str, to: Place, *, shared: bool = False, timeout_s: float | None = None
@@ -448,7 +465,7 @@ class Bus(Handle):
         """Have a durable subscription read on elsewhere. As `shoal.Bus.seek`."""
         check_flag("shared", shared)
         body = seek_request(name, to, self._connection.client.client_id, shared=shared)
-        answer = await self._ask_store(body, f"the durable subscription {name!r}", timeout_s)
+        answer = await self._ask_stores(body, f"the durable subscription {name!r}", timeout_s)
         return int(answer["from"])
 
     def queue(self, name: str, **options: Unpack[QueueOptions]) -> Queue:
@@ -472,6 +489,7 @@ class Bus(Handle):
     async def transaction(self, id: str | None = None, *, timeout_s: float | None = None) -> Transaction:
         """Begin a transaction: `async with await bus.transaction() as tx`. As `shoal.Bus.transaction`."""
         deadline, channel = deadline_of(timeout_s), self._connection.channel()
+        owners = self._connection.owners()
         # Adding a message waits for nothing: so a store that keeps it is waited for here.
         if not channel.is_ready(memory=True):
             try:
@@ -480,6 +498,11 @@ class Bus(Handle):
                 if self._connection.client.outbox is not None:
                     raise
         await self._ready_channel("a transaction", left(deadline), memory=True)
+        for other in owners.open_others():
+            # A store that went meanwhile is missed by messages for it alone.
+            with contextlib.suppress(NoStoreError):
+                when_ready = functools.partial(other.when_ready, "a transaction", patience_s=left(deadline))
+                await ask_in_loop(when_ready, left(deadline), "a transaction")
         return Transaction(self, channel, id)
 
     @overload

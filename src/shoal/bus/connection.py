@@ -4,6 +4,7 @@ Nothing here waits; `operations` says what to wait for, `sync` and `aio` do.
 """
 
 import contextlib
+import functools
 import importlib
 import itertools
 import logging
@@ -31,6 +32,7 @@ from shoal.bus.events import Event, EventLog, LinkDown, LinkUp
 from shoal.bus.forks import Birth
 from shoal.bus.log_limit import LogLimit
 from shoal.bus.opening import Opening
+from shoal.bus.owners import CHOICES_MAX, Owners
 from shoal.bus.readers import IsDone, nobody
 from shoal.bus.replies import Replies
 from shoal.bus.store_waits import ask
@@ -39,7 +41,14 @@ from shoal.config import ClientConfig, ConnectionConfig, QueueFull
 from shoal.config import resolve as resolve_url
 from shoal.config.connection import UDP_SEGMENT_BYTES
 from shoal.config.keys import keys_of
-from shoal.errors import ClosedError, ConfigError, LinkError, ShoalError, UndeliveredWarning
+from shoal.errors import (
+    ClosedError,
+    ConfigError,
+    InvalidDestinationError,
+    LinkError,
+    ShoalError,
+    UndeliveredWarning,
+)
 from shoal.link.address import Target, resolve, target_of
 from shoal.link.fallback import StandIn, stand_in
 from shoal.link.group import Group
@@ -103,7 +112,9 @@ class Connection:
         self.channels: list[StoreChannel] = []
         #: Its client id, once it needs a store.
         self._claim: Claim | None = None
-        self._persistence: Persistence | None = None
+        #: The ways to stores, and what sends by each of them.
+        self._owners: Owners | None = None
+        self._persistences: dict[StoreChannel, Persistence] = {}
         self._retained: Retained | None = None
         self._hinted = False
         #: When it was made, or its links changed, by `time.monotonic`.
@@ -364,36 +375,59 @@ class Connection:
     # What a store is needed for. It is found by name: few need one.
 
     def channel(self) -> "StoreChannel":
-        """The way to a store, opened when it is first needed."""
+        """The way to a store, opened when it is first needed: to the first one, where there are several."""
+        return self.owners().main()
+
+    def owners(self) -> Owners:
+        """The ways to stores, by what they keep."""
         self.wait_opened()
         self.check_open()
         self.check_here()
         with self._making:
-            if not self.channels:
-                module = importlib.import_module("shoal.bus.store_channel")
+            if self._owners is None:
                 client = self.client
-                kept = client.outbox is not None
                 if client.client_id is not None:
                     self._claim = Claim(self.node, client.client_id)
-                self.channels.append(
-                    module.StoreChannel(self, url=client.store_url, client_id=client.client_id, kept=kept)
-                )
-            return self.channels[0]
+                is_single = client.store_url is not None or client.outbox is not None
+                self._owners = Owners(self.channels, self._make_channel, is_single=is_single)
+            return self._owners
+
+    def _make_channel(self, ordinal: int) -> "StoreChannel":
+        module = importlib.import_module("shoal.bus.store_channel")
+        client = self.client
+        made: StoreChannel = module.StoreChannel(
+            self,
+            url=client.store_url,
+            client_id=client.client_id,
+            kept=client.outbox is not None,
+            ordinal=ordinal,
+        )
+        return made
 
     def check_client_id(self) -> None:
         """Refuse a durable subscription while a connection of JMS has the same client id."""
         if self._claim is not None:
             self._claim.check()
 
-    def persistence(self) -> "Persistence":
-        """What sends messages that a store keeps."""
-        channel = self.channel()
+    def persistence(self, destination: str | None = None) -> "Persistence":
+        """What sends messages that a store keeps: the store that keeps a destination, or the first one."""
+        owners = self.owners()
+        channel = owners.main() if destination is None else owners.of(destination)
+        found = self._persistences.get(channel)
+        if found is not None:
+            return found
         with self._making:
-            if self._persistence is None:
+            if channel not in self._persistences:
                 module = importlib.import_module("shoal.bus.persistent")
                 client = self.client
-                self._persistence = module.Persistence(self, channel, client.outbox, client.outbox_bytes_max)
-            return self._persistence
+                self._persistences[channel] = module.Persistence(
+                    self,
+                    channel,
+                    client.outbox,
+                    client.outbox_bytes_max,
+                    chain=module.chain_of(self.channels.index(channel)),
+                )
+            return self._persistences[channel]
 
     def retained(self) -> "Retained":
         """What keeps the last values that are published here, and answers fetches."""
@@ -423,12 +457,16 @@ class Connection:
     ) -> "StoreChannel":
         """The way to a store that was found, or to one in memory where that does; waits for it.
 
-        The first `destination` that is asked for says which store it is, where there are several.
+        Where there are several, it is the one that keeps a `destination`.
         """
-        channel = self.channel()
-        if destination is not None:
-            channel.want(destination)
-        ask(lambda done: channel.when_ready(what, done, memory=memory, patience_s=timeout_s), timeout_s, what)
+        owners, deadline = self.owners(), None if timeout_s is None else time.monotonic() + timeout_s
+        for _ in range(CHOICES_MAX):
+            channel = owners.main() if destination is None else owners.of(destination)
+            left_s = None if deadline is None else max(deadline - time.monotonic(), 0.0)
+            when_ready = functools.partial(channel.when_ready, what, memory=memory, patience_s=left_s)
+            ask(when_ready, left_s, what)
+            if destination is None or channel.keeps(destination):
+                break
         return channel
 
     def ask_store(
@@ -446,14 +484,35 @@ class Connection:
         left_s = None if deadline is None else max(deadline - time.monotonic(), 0.0)
         return ask(lambda done: channel.request(body, done), left_s, what)
 
+    def ask_stores(self, body: dict[str, Any], what: str, timeout_s: float | None) -> dict[str, Any]:
+        """Ask the store that has something which no destination belongs to."""
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+
+        def left_s() -> float | None:
+            return None if deadline is None else max(deadline - time.monotonic(), 0.0)
+
+        channel = self.ready_channel(what, timeout_s)
+        others = iter(self.owners().open_others())
+        while True:
+            try:
+                return ask(functools.partial(channel.request, body), left_s(), what)
+            except InvalidDestinationError:
+                other = next(others, None)
+                if other is None:
+                    raise
+                channel = other
+                ask(functools.partial(channel.when_ready, what, patience_s=left_s()), left_s(), what)
+
     def flush_persistent(self, timeout_s: float | None) -> None:
         """Wait until persistent messages are stored."""
-        if self._persistence is not None:
-            self._persistence.flush(timeout_s)
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        for persistence in list(self._persistences.values()):
+            left_s = None if deadline is None else max(deadline - time.monotonic(), 0.0)
+            persistence.flush(left_s)
 
     def storing(self) -> str:
         """What to add where members lack something, and the store was asked before: nothing without one."""
-        return "" if self._persistence is None else "; the store has everything persistent"
+        return "; the store has everything persistent" if self._persistences else ""
 
     def next_temporary(self) -> int:
         """A number that no temporary queue or topic of this connection has."""
@@ -464,9 +523,11 @@ class Connection:
 
         Readers that are done acknowledge what they received last. Returns what the store lacks, in words.
         """
-        persistence, lacks = self._persistence, ""
-        if persistence is not None and persistence.outbox is None:
-            lacks = persistence.finish(deadline, max(stall_s, STORE_STALL_S))
+        lacks = ""
+        for persistence in list(self._persistences.values()):
+            if persistence.outbox is None:
+                lacking = persistence.finish(deadline, max(stall_s, STORE_STALL_S))
+                lacks = f"{lacks}; {lacking}" if lacks and lacking else lacks or lacking
         patience_s = stall_s if deadline is None else max(deadline - time.monotonic(), 0.0)
         self.close_channel(patience_s, is_done)
         return lacks
@@ -475,8 +536,9 @@ class Connection:
         """Say goodbye to the store."""
         for channel in self.channels:
             channel.close(patience_s, is_done)
-        persistence, self._persistence = self._persistence, None
-        if persistence is not None:
+        persistences = list(self._persistences.values())
+        self._persistences.clear()
+        for persistence in persistences:
             persistence.close()
 
     def check_here(self) -> None:
@@ -641,7 +703,7 @@ class _Persistently:
     @staticmethod
     def _persistent(connection: Connection, topic: str, body: Any, options: dict[str, Any]) -> "Receipt":
         what = f"publishing on {topic!r} with persistent=True"
-        return connection.persistence().publish(topic, body, what=what, **options)
+        return connection.persistence(topic).publish(topic, body, what=what, **options)
 
 
 def closed_error(what: str = "the connection is closed") -> BaseException:

@@ -40,8 +40,15 @@ log = logging.getLogger("shoal.bus")
 
 #: The ordered path of persistent messages; the lanes of a link are 1 to 4.
 CHAIN = 5
+#: The same, of those that go to a second store, and so on: behind those of transactions.
+OTHER_CHAINS = 1 << 16
 #: What a request to a store has beside its rows, at the most.
 REQUEST_BYTES = 1024
+
+
+def chain_of(ordinal: int) -> int:
+    """The ordered path of persistent messages to one of the stores that a connection speaks with."""
+    return CHAIN if ordinal == 0 else OTHER_CHAINS + ordinal
 
 
 #: Topics of queues by their names, of those that were checked; when there are more, all are forgotten.
@@ -69,7 +76,13 @@ class Persistence:
     """The persistent messages of one connection. May be shared between threads."""
 
     def __init__(
-        self, connection: "Connection", channel: StoreChannel, outbox: Path | None, outbox_max: int
+        self,
+        connection: "Connection",
+        channel: StoreChannel,
+        outbox: Path | None,
+        outbox_max: int,
+        *,
+        chain: int,
     ) -> None:
         self._connection = weakref.ref(connection)
         self.channel = channel
@@ -82,13 +95,13 @@ class Persistence:
             self.outbox = Outbox.open(outbox, outbox_max)
             self._outbox_thread = OutboxThread(self.outbox.sync)
             self._builder = self.outbox.builder
-            self.chain = self.outbox.chain(CHAIN)
+            self.chain = self.outbox.chain(chain)
         else:
             publisher = connection.node.publisher
-            self._builder = RowsBuilder(publisher, CHAIN)
+            self._builder = RowsBuilder(publisher, chain)
             builder = self._builder
             self.chain = Chain(
-                publisher, CHAIN, builder.take, lambda: builder.waiting_bytes, publish=self._publish_stored
+                publisher, chain, builder.take, lambda: builder.waiting_bytes, publish=self._publish_stored
             )
         #: The last message that live subscribers get when it is stored.
         self._last_stored_first = 0
@@ -106,7 +119,7 @@ class Persistence:
 
     def receipt(self, number: int, *, stored: bool) -> Receipt:
         """What the program gets for a message."""
-        return Receipt(f"ID:{self.publisher:016x}-{CHAIN}-{number}", stored)
+        return Receipt(f"ID:{self.publisher:016x}-{self.chain.chain}-{number}", stored)
 
     # --- for threads ---
 
@@ -140,6 +153,16 @@ class Persistence:
                 left_s,
                 what,
             )
+            if (other := self.instead(topic)) is not None:
+                return other.publish(
+                    topic,
+                    body,
+                    what=what,
+                    window=window,
+                    timeout_s=left(deadline),
+                    claimed=claimed,
+                    **headers,
+                )
         if window is not None and not claimed:
             self.raise_failure(topic)
         before = self.room(window)
@@ -151,6 +174,14 @@ class Persistence:
         elif self.is_worth_a_word:
             self.channel.pump()
         return self.receipt(number, stored=window is None)
+
+    def instead(self, destination: str) -> "Persistence | None":
+        """What sends to the store that keeps a destination, if the store that was found is not the one."""
+        connection = self._connection()
+        if connection is None or self.channel.keeps(destination):
+            return None
+        other = connection.persistence(destination)
+        return None if other is self else other
 
     def _wait_here(self, number: int, timeout_s: float | None, what: str, *, own: bool = True) -> None:
         ask(lambda done: self.wait(number, done, own=own), timeout_s, what, hear=self.channel.hear)

@@ -162,7 +162,7 @@ class Queue(QueueBase):
             StoreUnavailableError: the store did not answer in time; the message may be kept all the same.
         """
         check_flag("persistent", persistent)
-        persistence = self._bus._connection.persistence()
+        persistence = self._bus._connection.persistence(self._topic)
         return persistence.publish(
             self._topic,
             body,

@@ -78,6 +78,10 @@ SLEEP_MAX_S = 5.0
 FULL_CHECK_S = 0.01
 
 
+#: What a store keeps that keeps all.
+_EVERYTHING = [">"]
+
+
 class Waiting(NamedTuple):
     """Somebody who needs a store."""
 
@@ -93,7 +97,13 @@ class StoreChannel:
     """The way to a store. May be shared between threads."""
 
     def __init__(
-        self, connection: "Connection", *, url: str | None, client_id: str | None, kept: bool = False
+        self,
+        connection: "Connection",
+        *,
+        url: str | None,
+        client_id: str | None,
+        kept: bool = False,
+        ordinal: int = 0,
     ) -> None:
         self._connection = connection
         self.birth = connection.birth
@@ -108,7 +118,7 @@ class StoreChannel:
         self._session = Session(
             connection.node.publisher, token=lambda: secrets.token_hex(8), client_id=client_id, name=name
         )
-        self._session.kept = kept
+        self._session.kept, self._session.way = kept, ordinal
         self._session.bytes_max = connection.config.message_bytes_max
         self._session.on_state = self._on_state
         self._session.on_refused = self._on_refused
@@ -133,7 +143,12 @@ class StoreChannel:
         #: Who has the queues in memory where there is no store; this member's own, if it is the one.
         self._election = Election(connection.config.domain, connection.node.publisher)
         # Members prove nothing to each other: who has a token wants a store that does.
-        self._can_own = url is None and self._token is None and connection.config.scheme in ("norm", "inproc")
+        self._can_own = (
+            url is None
+            and self._token is None
+            and ordinal == 0
+            and connection.config.scheme in ("norm", "inproc")
+        )
         self._owned: Any = None
         self._standing: _core.Subscription | None = None
         self._was_open = self._said_none = False
@@ -145,13 +160,14 @@ class StoreChannel:
         self._is_memory = False
         #: Only a store that keeps will do, from now on: one was there, or messages wait in an outbox. Then a
         #: store that is away is waited for, and nobody's memory takes what it was promised for.
-        self._only_kept = kept or self._token is not None
+        self._only_kept = kept or self._token is not None or ordinal > 0
         #: What was asked for first: the store is the one that keeps it.
         self._destination: str | None = None
         #: The store that answered last does.
         self._keeps_it = True
         self._stopped = False
-        self._consumers = 0
+        # Consumers of all channels have different numbers.
+        self._consumers = ordinal << 40
         self._known_at = time.monotonic() + KNOWN_S.get(connection.config.scheme, LOOK_S)
         self._ear = Ear(self._hear_replies, self._expects)
         self._heres: _core.Subscription | None = None
@@ -185,6 +201,31 @@ class StoreChannel:
     def store_node(self) -> int | None:
         """The store's node in this domain; none if its address was given, and it may be in another."""
         return self._session.greeting.get("node") if self._url is None else None
+
+    @property
+    def has_store(self) -> bool:
+        """Whether a store answered, now or before."""
+        return self._was_open
+
+    @property
+    def looks_for(self) -> str | None:
+        """What was asked for first: the store is the one that keeps it."""
+        return self._destination
+
+    @property
+    def is_waited_for(self) -> bool:
+        """Whether somebody waits for a store."""
+        return bool(self._waiting)
+
+    def keeps(self, destination: str) -> bool:
+        """Whether the store that answered last keeps a destination."""
+        patterns = self._session.greeting.get("patterns") or _EVERYTHING
+        return patterns == _EVERYTHING or keeps(patterns, destination)
+
+    def heard_patterns(self) -> list[tuple[str, ...]]:
+        """What each store keeps that was heard of."""
+        with self._lock:
+            return self._finder.patterns(time.monotonic())
 
     # --- commands; each returns at once, and calls `done` later, on whatever thread ---
 

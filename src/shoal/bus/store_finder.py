@@ -141,6 +141,10 @@ class Finder:
         self._ask_at = None
         return best
 
+    def patterns(self, now: float) -> list[tuple[str, ...]]:
+        """What each store keeps that was heard of."""
+        return [here.patterns for at, here in self._heard.values() if now - at < SILENT_S and not here.memory]
+
     def others(self, now: float, destination: str) -> str:
         """Stores that were heard of, and what each keeps, if none keeps a destination: for people."""
         heard = [here for at, here in self._heard.values() if now - at < SILENT_S and not here.memory]

@@ -62,6 +62,8 @@ class Session:
         self.greets = Greeting(None)
         #: Its rows are those of an outbox, whose numbers a store never forgets.
         self.kept = False
+        #: Which of its connection's channels it is.
+        self.way = 0
         #: Bytes of a delivery that its link takes.
         self.bytes_max: int | None = None
         #: Its id: another one for each session.
@@ -139,6 +141,8 @@ class Session:
             hello["lease_s"] = self._lease_s
         if self.kept:
             hello["kept"] = True
+        if self.way:
+            hello["way"] = self.way
         if self.bytes_max is not None:
             hello["bytes_max"] = self.bytes_max
         self._out.append({**hello, **self.greets.hello()})

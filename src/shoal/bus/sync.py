@@ -513,7 +513,7 @@ class Bus(Handle):
         body: dict[str, Any] = {"op": "unsubscribe", "name": name, "shared": shared}
         if not shared and self._connection.client.client_id is not None:
             body["client_id"] = self._connection.client.client_id
-        self._connection.ask_store(body, f"the durable subscription {name!r}", timeout_s)
+        self._connection.ask_stores(body, f"the durable subscription {name!r}", timeout_s)
 
     def seek(self, name: str, to: Place, *, shared: bool = False, timeout_s: float | None = None) -> int:
         """Have a durable subscription read on elsewhere: from an offset, or from what was stored at a time.
@@ -532,7 +532,7 @@ class Bus(Handle):
         """
         check_flag("shared", shared)
         body = seek_request(name, to, self._connection.client.client_id, shared=shared)
-        answer = self._connection.ask_store(body, f"the durable subscription {name!r}", timeout_s)
+        answer = self._connection.ask_stores(body, f"the durable subscription {name!r}", timeout_s)
         return int(answer["from"])
 
     def queue(self, name: str, **options: Unpack[QueueOptions]) -> Queue:

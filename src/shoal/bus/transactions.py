@@ -11,7 +11,7 @@ from shoal.bus.persistent import REQUEST_BYTES, check_queue_name
 from shoal.bus.store_channel import StoreChannel
 from shoal.bus.store_consumer import Inbox, offset_of, runs_of
 from shoal.bus.store_errors import no_store
-from shoal.bus.store_protocol import COMMIT_BYTES_MAX
+from shoal.bus.store_protocol import COMMIT_BYTES_MAX, queue_name
 from shoal.bus.store_session import Body, Done
 from shoal.bus.store_waits import ask
 from shoal.errors import (
@@ -41,21 +41,22 @@ class Chains:
     def __init__(self, publisher: int) -> None:
         self._publisher = publisher
         self._lock = threading.Lock()
-        self._free: list[TransactionChain] = []
+        #: By the channel whose store knows them.
+        self._free: dict[StoreChannel, list[TransactionChain]] = {}
         self._next = FIRST_CHAIN
 
-    def take(self) -> "TransactionChain":
-        """A chain that no other open transaction has."""
+    def take(self, channel: StoreChannel) -> "TransactionChain":
+        """A chain that no other open transaction has, and no other store knows."""
         with self._lock:
-            if self._free:
-                return self._free.pop()
+            if free := self._free.get(channel):
+                return free.pop()
             self._next += 1
             return TransactionChain(self._publisher, self._next - 1)
 
-    def give_back(self, chain: "TransactionChain") -> None:
+    def give_back(self, channel: StoreChannel, chain: "TransactionChain") -> None:
         """A transaction is over."""
         with self._lock:
-            self._free.append(chain)
+            self._free.setdefault(channel, []).append(chain)
 
 
 class TransactionChain:
@@ -80,7 +81,10 @@ class TransactionBase:
         self._named = id is not None
         self.state: Literal["open", "committing", "committed", "rolled back"] = "open"
         self._connection, self._channel = connection, channel
-        self._chain = connection.transaction_chains.take()
+        #: Its chain in the store that keeps what it is about: known with the first message.
+        self._own_chain: TransactionChain | None = None
+        #: What its first message is about.
+        self._about: str | None = None
         self._topics = 0
         self._acks: list[tuple[Inbox, int, Message]] = []
         self._bytes_max = connection.config.message_bytes_max
@@ -110,8 +114,25 @@ class TransactionBase:
         """
         return self._add(check_queue_name(queue), body, dict(headers))
 
+    @property
+    def _chain(self) -> TransactionChain:
+        if self._own_chain is None:
+            self._own_chain = self._connection.transaction_chains.take(self._channel)
+        return self._own_chain
+
+    def _bind(self, channel: StoreChannel, about: str) -> None:
+        """A commit is one step of one store: everything must belong to the same."""
+        if self._about is None:
+            self._channel, self._about = channel, about
+        elif channel is not self._channel:
+            raise StoreRefusedError(
+                f"A transaction is one step of one store. This one is about {_name(self._about)!r}, and "
+                f"another store keeps {_name(about)!r}: use a transaction for each."
+            )
+
     def _add(self, topic: str, body: Any, headers: dict[str, Any]) -> str:
         self._check_open()
+        self._bind(self._connection.owners().of(topic), topic)
         if headers.setdefault("persistent", True) and not self._channel.is_ready(memory=False):
             self._need_store()
         builder = self._chain.builder
@@ -136,6 +157,8 @@ class TransactionBase:
         """Acknowledge a message of any consumer of the connection when the transaction is committed."""
         self._check_open()
         delivery = message._delivery
+        if delivery is not None:
+            self._bind(self._connection.owners().having(delivery[0]), str(message.topic))
         with self._channel.locked():
             inbox = None if delivery is None else self._channel.inbox_of(delivery[0])
             if inbox is None:
@@ -225,7 +248,12 @@ class TransactionBase:
     def _finish(self, state: Literal["committed", "rolled back"]) -> None:
         self.state = state
         self._acks.clear()
-        self._connection.transaction_chains.give_back(self._chain)
+        if self._own_chain is not None:
+            self._connection.transaction_chains.give_back(self._channel, self._own_chain)
+
+
+def _name(destination: str) -> str:
+    return queue_name(destination) or destination
 
 
 class Transaction(TransactionBase):

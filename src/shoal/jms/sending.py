@@ -229,12 +229,13 @@ class Sender:
 
         `None` if there is no store yet, or an outbox, which keeps messages by itself.
         """
-        persistence = self._bus._connection.persistence()
+        name, is_queue, pause = destination.bus_name, destination.is_queue, Pause()
+        topic = check_queue_name(name) if is_queue else name
+        persistence = self._bus._connection.persistence(topic)
         if persistence.outbox is not None or not persistence.channel.is_ready(not given["persistent"]):
             return None
-        name, is_queue, pause = destination.bus_name, destination.is_queue, Pause()
         receipt = persistence.publish(
-            check_queue_name(name) if is_queue else name,
+            topic,
             message._wire_body(),
             what=f"sending to {name!r}",
             window=COMPLETIONS_MAX,

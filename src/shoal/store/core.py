@@ -58,8 +58,7 @@ class Core:
             raise RequestError(
                 "NOT_OWNED",
                 f"this store does not keep {queue_name(destination) or destination}, only "
-                f"{', '.join(self.patterns)}: a connection speaks with the store that keeps what it asks for "
-                "first; make another connection for what another one keeps",
+                f"{', '.join(self.patterns)}: a connection that names no store finds the one that keeps it",
                 destination=destination,
             )
 

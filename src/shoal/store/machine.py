@@ -114,7 +114,7 @@ class Machine:
         self._sessions: dict[str, Session] = {}
         #: Sessions by their client ids, and by the connections they are of.
         self._clients: dict[str, str] = {}
-        self._connections: dict[int, str] = {}
+        self._connections: dict[tuple[int, int], str] = {}
         self._silent: list[Silent] = []
         #: The clock that counts leases, and when it was looked at; by that clock, no lease ends before.
         self._lease_now_s, self._looked_at_s = 0.0, now.mono_s
@@ -516,12 +516,13 @@ class Machine:
         if session is None:
             if len(self._sessions) >= SESSIONS_MAX:
                 raise RequestError("FULL", f"the store has {SESSIONS_MAX} sessions already")
-            former = self._sessions.get(self._connections.get(publisher, ""))
+            way = request.number("way", default=0)
+            former = self._sessions.get(self._connections.get((publisher, way), ""))
             if former is not None:
                 # A connection begins another session when the one before is over for it.
                 self._end(former, None)
             if client_id is not None:
-                self._claim(client_id, session_id)
+                self._claim(client_id, session_id, publisher)
             kept = request.flag("kept")
             session = Session(session_id, publisher, client_id, lease_s, self._lease_now_s, kept=kept)
             session.owner, session.peer = owner, peer
@@ -529,7 +530,8 @@ class Machine:
             session.name = request.optional_text("name") or client_id or f"session {session_id}"
             session.publishers.append(publisher)
             self._sessions[session_id] = session
-            self._connections[publisher] = session_id
+            session.way = way
+            self._connections[publisher, way] = session_id
             self._commits.came(publisher)
             self._readers.leave_out(session, publisher)
         session.heard_s = self._lease_now_s
@@ -550,9 +552,9 @@ class Machine:
             **self._credit.fields,
         )
 
-    def _claim(self, client_id: str, session_id: str) -> None:
+    def _claim(self, client_id: str, session_id: str, publisher: int) -> None:
         holder = self._sessions.get(self._clients.get(client_id, ""))
-        if holder is not None:
+        if holder is not None and holder.publisher != publisher:
             left = holder.until_s - self._lease_now_s
             raise RequestError(
                 "IN_USE",
@@ -588,8 +590,8 @@ class Machine:
         self._commits.left(session.publisher, for_good=for_good)
         if session.client_id is not None and self._clients.get(session.client_id) == session.id:
             del self._clients[session.client_id]
-        if self._connections.get(session.publisher) == session.id:
-            del self._connections[session.publisher]
+        if self._connections.get((session.publisher, session.way)) == session.id:
+            del self._connections[session.publisher, session.way]
         self._receiving.end(session, handed, closing=self._is_closing)
         self._destinations.end(session)
 

@@ -689,6 +689,8 @@ class Session:
     #: The number of the last thing it was told, and of its last request.
     told: int = 0
     asked: int = 0
+    #: Which of its connection's channels it is.
+    way: int = 0
     #: Bytes of a delivery that its connection takes.
     bytes_max: int = 1 << 62
     #: Bytes that it had no credit for and were taken, since the credit changed so often.

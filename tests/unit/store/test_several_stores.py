@@ -1,5 +1,6 @@
 """Several stores in one domain, each of which keeps its own."""
 
+import asyncio
 import secrets
 import time
 from collections.abc import Iterator
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 
 import shoal
+from shoal import aio
 from shoal.bus import store_channel
 from shoal.bus.store_protocol import session_topic
 from shoal.config import ConnectionConfig
@@ -47,26 +49,121 @@ def end_of(store: Store, end: int) -> bool:
 
 
 @pytest.mark.parametrize("name", ["orders", "news"])
-def test_a_connection_speaks_with_the_store_that_keeps_what_it_asks_for_first(
-    domain: str, stores: dict[str, Store], name: str
+def test_a_connection_speaks_with_the_store_that_keeps_each_destination(
+    domain: str, stores: dict[str, Store], name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other = {"orders": "news", "news": "orders"}[name]
     with shoal.connect(f"inproc://{domain}", client_id="me") as bus:
-        bus.publish(f"{name}/1", b"x", persistent=True, timeout_s=PATIENCE_S)
-        bus.queue(name).send(b"y", timeout_s=PATIENCE_S)
-        assert bus.queue(name).receive(PATIENCE_S).body == b"y"  # type: ignore[union-attr]
-        with pytest.raises(shoal.StoreRefusedError, match="make another connection"):
-            bus.publish(f"{other}/1", b"x", persistent=True, timeout_s=PATIENCE_S)
-        with pytest.raises(shoal.StoreRefusedError, match=f"does not keep {other}"):
-            bus.queue(other).consume(timeout_s=PATIENCE_S)
-    with (
-        shoal.connect(f"inproc://{domain}", client_id="you") as bus,
-        bus.subscribe(f"{other}/*", durable="s", timeout_s=PATIENCE_S) as subscription,
-    ):
-        bus.publish(f"{other}/1", b"z", persistent=True, timeout_s=PATIENCE_S)
-        assert subscription.receive(PATIENCE_S).body == b"z"  # type: ignore[union-attr]
-    assert end_of(stores[name], 2)
-    assert end_of(stores[other], 1)
+        for each in (name, other):
+            with bus.subscribe(f"{each}/*", durable=f"s-{each}", timeout_s=PATIENCE_S) as subscription:
+                receipt = bus.publish(f"{each}/1", each, persistent=True, timeout_s=PATIENCE_S)
+                found = subscription.receive(PATIENCE_S)
+                assert found is not None
+                assert (found.body, found.message_id) == (each, receipt.id)
+            for number in range(20):
+                bus.queue(each).send(number, timeout_s=PATIENCE_S, window=10)
+            bus.flush(PATIENCE_S)
+            taken = [bus.queue(each).receive(PATIENCE_S) for _ in range(20)]
+            assert [message and message.body for message in taken] == list(range(20))
+        bus.unsubscribe(f"s-{other}", timeout_s=PATIENCE_S)
+        assert bus.seek(f"s-{name}", "earliest", timeout_s=PATIENCE_S) == 0
+        assert len(bus._connection.channels) == 2
+        monkeypatch.setattr(store_channel, "LOOK_S", 0.5)
+        with pytest.raises(shoal.NoStoreError, match="keep other destinations"):
+            bus.publish("nobody/keeps", persistent=True)
+    with shoal.connect(f"inproc://{domain}", client_id="me") as bus:
+        # A connection that has spoken with neither finds the one that has the subscription.
+        bus.unsubscribe(f"s-{name}", timeout_s=PATIENCE_S)
+    assert end_of(stores[name], 21)
+    assert end_of(stores[other], 21)
+
+
+def test_with_an_event_loop_too(domain: str, stores: dict[str, Store]) -> None:
+    async def main() -> None:
+        async with aio.connect(f"inproc://{domain}", client_id="me") as bus:
+            for each in ("orders", "news"):
+                async with bus.subscribe(f"{each}/*", durable=f"s-{each}") as subscription:
+                    await bus.publish(f"{each}/1", each, persistent=True)
+                    assert (await subscription.receive(PATIENCE_S)).body == each  # type: ignore[union-attr]
+                await bus.queue(each).send(each)
+                assert (await bus.queue(each).receive(PATIENCE_S)).body == each  # type: ignore[union-attr]
+            await bus.unsubscribe("s-news")
+            await bus.unsubscribe("s-orders")
+            for each in ("orders", "news"):
+                async with await bus.transaction() as transaction:
+                    transaction.send(each, "committed")
+                assert (await bus.queue(each).receive(PATIENCE_S)).body == "committed"  # type: ignore[union-attr]
+            transaction = await bus.transaction()
+            transaction.send("orders", 1)
+            with pytest.raises(shoal.StoreRefusedError, match="one step of one store"):
+                transaction.send("news", 1)
+            transaction.rollback()
+
+    asyncio.run(asyncio.wait_for(main(), 120))
+    assert end_of(stores["orders"], 3)
+    assert end_of(stores["news"], 3)
+
+
+def test_a_transaction_belongs_to_one_store(domain: str, stores: dict[str, Store]) -> None:
+    with shoal.connect(f"inproc://{domain}") as bus:
+        for _ in range(2):
+            for each in ("orders", "news"):
+                with bus.transaction(timeout_s=PATIENCE_S) as transaction:
+                    transaction.send(each, "in")
+                    transaction.publish(f"{each}/1", "out")
+                with bus.transaction(timeout_s=PATIENCE_S) as transaction:
+                    assert transaction.receive(each, PATIENCE_S) is not None
+        bus.queue("orders").send("kept")
+        transaction = bus.transaction(timeout_s=PATIENCE_S)
+        transaction.publish("news/1", "not published")
+        message = bus.queue("orders").consume(ack="manual").receive(PATIENCE_S)
+        with pytest.raises(shoal.StoreRefusedError, match="about 'news/1', and another store keeps 'orders'"):
+            transaction.ack(message)
+        with pytest.raises(shoal.StoreRefusedError, match="use a transaction for each"):
+            transaction.send("orders", "not sent")
+        transaction.rollback()
+    assert end_of(stores["orders"], 5)
+    assert end_of(stores["news"], 4)
+
+
+def test_a_store_that_starts_again_gets_its_own_while_the_other_goes_on(
+    tmp_path: Path, domain: str, stores: dict[str, Store]
+) -> None:
+    with shoal.connect(f"inproc://{domain}", client_id="me") as bus:
+        for each in ("orders", "news"):
+            bus.publish(f"{each}/1", 0, persistent=True, timeout_s=PATIENCE_S)
+        stores["news"].close()
+        with pytest.raises(shoal.StoreUnavailableError):
+            bus.publish("news/1", 1, persistent=True, timeout_s=0.2)
+        bus.publish("orders/1", 1, persistent=True, timeout_s=PATIENCE_S)
+        config = resolve(tmp_path / "news", name="news", patterns=["news/>", "news"], segment_bytes=1 << 20)
+        stores["news"] = Store(config, ConnectionConfig(scheme="inproc", domain=domain))
+        bus.publish("news/1", 2, persistent=True, timeout_s=PATIENCE_S)
+    assert end_of(stores["orders"], 2)
+    assert end_of(stores["news"], 3)
+
+
+def test_two_channels_of_a_connection_may_meet_in_one_store(tmp_path: Path, domain: str) -> None:
+    """As when a store takes over what another one kept."""
+    connection = ConnectionConfig(scheme="inproc", domain=domain)
+
+    def opened(name: str, *patterns: str) -> Store:
+        store = Store(resolve(tmp_path / name, name=name, patterns=patterns), connection)
+        assert store.wait_open(PATIENCE_S)
+        return store
+
+    one, two = opened("one", "a/>"), opened("two", "b/>")
+    with shoal.connect(f"inproc://{domain}", client_id="me") as bus:
+        for topic in ("a/1", "b/1"):
+            bus.publish(topic, 0, persistent=True, timeout_s=PATIENCE_S)
+        one.close()
+        two.close()
+        one = opened("one", ">")
+        for number in range(3):
+            for topic in ("a/1", "b/1"):
+                bus.publish(topic, number, persistent=True, timeout_s=PATIENCE_S)
+        assert one.status()["sessions"][0]["client_id"] == "me"
+    one.close()
 
 
 def test_nothing_is_said_to_a_store_before_its_answers_are_subscribed_to(

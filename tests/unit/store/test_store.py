@@ -17,6 +17,7 @@ from staging import commit_below_and_above_a_floor
 
 import shoal
 from shoal._core import encode_record
+from shoal.bus import store_channel
 from shoal.config import ConnectionConfig
 from shoal.errors import StoreCorruptError, StoreError, StoreFailedError, StoreFullError, StoreLockedError
 from shoal.store import Store, resolve
@@ -91,7 +92,9 @@ def test_an_application_is_a_store_by_one_argument(tmp_path: Path, domain: str) 
         assert [row[4] for row in rows] == list(range(rows[0][4] or 0, (rows[0][4] or 0) + 10))
 
 
-def test_an_application_says_what_its_store_keeps_and_where_it_listens(tmp_path: Path, domain: str) -> None:
+def test_an_application_says_what_its_store_keeps_and_where_it_listens(
+    tmp_path: Path, domain: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with shoal.connect(
         f"inproc://{domain}",
         store=tmp_path / "data",
@@ -102,7 +105,8 @@ def test_an_application_says_what_its_store_keeps_and_where_it_listens(tmp_path:
         assert bus.store.config.patterns == ("orders/>", "orders")
         assert bus.store.urls[0].startswith("tcp://127.0.0.1:")
         bus.publish("orders/1", persistent=True)
-        with pytest.raises(shoal.StoreRefusedError, match="does not keep news"):
+        monkeypatch.setattr(store_channel, "LOOK_S", 0.2)
+        with pytest.raises(shoal.NoStoreError, match="'orders' keeps orders/>, orders"):
             bus.publish("news", persistent=True)
 
 
