@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     )
     from shoal.bus.queues import Queue
     from shoal.bus.receipt import Receipt
+    from shoal.bus.statistics import Statistics
     from shoal.bus.subscription import Subscription
     from shoal.bus.sync import Bus, connect, listen
     from shoal.bus.transactions import Transaction
@@ -118,6 +119,7 @@ _HOMES = {
     ),
     "bus.queues": ("Queue",),
     "bus.receipt": ("Receipt",),
+    "bus.statistics": ("Statistics",),
     "bus.subscription": ("Subscription",),
     "bus.sync": ("Bus", "connect", "listen"),
     "bus.transactions": ("Transaction",),
@@ -236,6 +238,7 @@ __all__ = [
     "Selector",
     "ShoalError",
     "Short",
+    "Statistics",
     "StoreCorruptError",
     "StoreDeniedError",
     "StoreDown",

@@ -38,6 +38,8 @@ FIELDS = (
     "norm.hexext",
     "rmt-fec.esi",
     "rmt-fec.sbl",
+    "ip.dst",
+    "ip.ttl",
 )
 FILE, STREAM = 0x10, 0x20
 
@@ -57,6 +59,8 @@ class Packet:
     """How many header extensions the dissector read."""
     parity: bool = False
     """Whether it carries a parity symbol, as far as its payload id tells (fec_id 129 only)."""
+    to: str = ""
+    ttl: int = 0
 
     @property
     def object_kind(self) -> str:
@@ -143,6 +147,8 @@ def _packet(
     extensions: str,
     symbol: str,
     block_length: str,
+    to: str,
+    ttl: str,
 ) -> Packet:
     return Packet(
         type=TYPES.get(int(kind), kind) if kind else None,
@@ -154,6 +160,8 @@ def _packet(
         ack_type=int(ack_type) if ack_type else None,
         extensions=int(extensions) if extensions else 0,
         parity=bool(symbol and block_length) and _first(symbol) >= _first(block_length),
+        to=to,
+        ttl=int(ttl) if ttl else 0,
     )
 
 

@@ -94,6 +94,11 @@ pub struct Config {
     pub rate_min_bytes_per_s: f64,
     /// What decides the rate.
     pub congestion: CongestionControl,
+    /// The least time from one datagram of data to the next, on average over a run; 0 delays nothing.
+    pub send_delay: Duration,
+    /// A stream with a window asks for acknowledgement after so many messages; `None` asks whenever an eighth of
+    /// the window was sent.
+    pub epoch_messages: Option<u32>,
     /// The most bytes handed out in one run of equal datagrams.
     pub burst_bytes_max: usize,
     /// The most datagrams handed out in one run.
@@ -183,6 +188,8 @@ impl Config {
             rate_bytes_per_s: None,
             rate_min_bytes_per_s: 0.0,
             congestion: CongestionControl::Fixed,
+            send_delay: Duration::ZERO,
+            epoch_messages: None,
             burst_bytes_max: 65_000,
             burst_segments_max: 64,
             segment_bytes: 1400,

@@ -8,6 +8,8 @@ const DATAGRAM_BYTES_MAX: usize = 65_507;
 const SEGMENT_BYTES_MAX: f64 = 65_400.0;
 /// The longest round trip that RFC 5740 can express.
 const GRTT_MAX_S: f64 = 1000.0;
+/// A datagram each minute: a sender that is slower seems to have left.
+const SEND_DELAY_MAX_S: f64 = 60.0;
 /// Longer than anybody waits, and more than anybody has.
 const SECONDS_MAX: f64 = 1e9;
 const BYTES_MAX: f64 = (1u64 << 40) as f64;
@@ -32,11 +34,13 @@ impl Config {
         broken.map_or(Ok(()), |(_, field, wanted)| Err(ConfigError::new(field, wanted)))
     }
 
-    fn ranges(&self) -> [Range; 25] {
+    fn ranges(&self) -> [Range; 27] {
         // A block has so many symbols with its parity.
         let parity_max = (shoal_fec::SYMBOLS_MAX as u16).saturating_sub(self.block_symbols);
         [
             ("node", self.node.into(), 1.0, (NodeId::MAX - 1).into()),
+            ("send_delay", self.send_delay.as_secs_f64(), 0.0, SEND_DELAY_MAX_S),
+            ("epoch_messages", self.epoch_messages.unwrap_or(1).into(), 1.0, u32::MAX.into()),
             ("burst_bytes_max", self.burst_bytes_max as f64, 0.0, DATAGRAM_BYTES_MAX as f64),
             // The kernel segments no more in one call.
             ("burst_segments_max", self.burst_segments_max as f64, 1.0, 64.0),

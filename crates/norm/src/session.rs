@@ -121,6 +121,11 @@ impl Session {
         self.sender.pacer.rate_bytes_per_s
     }
 
+    /// The time from one full datagram to the next that the rate and the send delay ask for now; zero if neither does.
+    pub fn send_delay(&self) -> Duration {
+        self.sender.pacer.send_delay()
+    }
+
     /// The receiver whose reports hold our rate down, where NORM-CC decides it.
     pub fn limiting_receiver(&self) -> Option<NodeId> {
         self.sender.control.limiting_receiver()

@@ -135,6 +135,16 @@ counters! {
     acks_received,
     /// Segments that others asked us to repair.
     repairs_requested,
+    /// Epochs that every member acknowledged: from a request for acknowledgement to the last answer.
+    epochs_acknowledged,
+    /// Nanoseconds that took, all epochs together.
+    epoch_ack_ns,
+    /// Nanoseconds in which data waited for the rate or the send delay.
+    pacing_ns,
+    /// Nanoseconds between the beginnings of two consecutive runs of data while more waited, all together.
+    send_gap_ns,
+    /// Datagrams of data that another run followed: the gaps divided by them are the mean gap.
+    send_gap_datagrams,
 }
 
 impl Stats {

@@ -45,6 +45,7 @@ described! {
     u16: "a whole number from 0 to 65535",
     Option<u16>: "a whole number from 0 to 65535, or None",
     u32: "a whole number from 0 to 4294967295",
+    Option<u32>: "a whole number from 0 to 4294967295, or None",
     u64: "a whole number from 0 on, of 64 bits",
     i64: "a whole number",
     usize: "a whole number from 0 on, of 64 bits",

@@ -22,6 +22,9 @@ const CACHE_BYTES: RangeInclusive<usize> = 65_536..=1 << 32;
 /// What the kernel may be asked to keep of what came.
 const RECEIVE_BUFFER_BYTES: RangeInclusive<usize> = 4096..=i32::MAX as usize;
 
+/// One more than the routers that multicast may pass.
+const MULTICAST_TTL: RangeInclusive<usize> = 1..=255;
+
 /// Where a link is.
 pub fn address(group: &str, port: u16, interface: &str) -> PyResult<LinkAddress> {
     let group: IpAddr = group.parse().map_err(|_| {
@@ -110,6 +113,7 @@ pub fn link_options(
     let drop_received = take(&options, "drop_received", 0.0)?;
     let receive_buffer_bytes = take(&options, "receive_buffer_bytes", 8 << 20)?;
     let listen_port = take(&options, "listen_port", None)?;
+    let multicast_ttl: u32 = take(&options, "multicast_ttl", 1)?;
     let files_directory: Option<PathBuf> = take(&options, "files_directory", None)?;
     let message_bytes_max = take(&options, "message_bytes_max", 128 << 20)?;
     let fit_segments = options.get_item("segment_bytes")?.is_some_and(|bytes| bytes.is_none());
@@ -125,6 +129,7 @@ pub fn link_options(
     link.drop_received = drop_received;
     link.sockets.receive_buffer_bytes = receive_buffer_bytes;
     link.sockets.listen_port = listen_port;
+    link.sockets.ttl = multicast_ttl;
     link.ackers = ackers;
     link.files_directory = files_directory;
     link.message_bytes_max = message_bytes_max;
@@ -155,6 +160,7 @@ fn check_link(link: &LinkOptions) -> PyResult<()> {
     let share = link.drop_received;
     require((0.0..=1.0).contains(&share), "drop_received", &share, "a share from 0 to 1")?;
     require_in(&RECEIVE_BUFFER_BYTES, "receive_buffer_bytes", link.sockets.receive_buffer_bytes)?;
+    require_in(&MULTICAST_TTL, "multicast_ttl", link.sockets.ttl as usize)?;
     require_in(&(1..=FRAME_BYTES_MAX), "message_bytes_max", link.message_bytes_max)?;
     if let Some(port) = link.sockets.listen_port {
         require(port > 0, "listen_port", &port, "from 1 to 65535")?;

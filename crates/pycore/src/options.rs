@@ -145,6 +145,8 @@ options! {
     "rate_bytes_per_s" rate_bytes_per_s,
     "rate_min_bytes_per_s" rate_min_bytes_per_s,
     "congestion" congestion,
+    "send_delay_s" send_delay,
+    "epoch_messages" epoch_messages,
     "burst_bytes_max" burst_bytes_max,
     "burst_segments_max" burst_segments_max,
     "segment_bytes" segment_bytes,

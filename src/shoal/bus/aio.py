@@ -111,6 +111,7 @@ def connect(url: str | None = None, **options: Unpack[ConnectOptions]) -> "Bus":
     rest, client = split_client(options)
     connection, role = split_roles(rest)
     bus = Bus(resolve(url, connection))
+    bus._connection.be_watched(client)
     bus._connection.open_beside_loop(role, client)
     bus._connects = bus.config.has_links
     return bus
@@ -127,6 +128,7 @@ def listen(url: str, *, admit: Admit | None = None, **options: Unpack[ConnectOpt
     with closing_on_error(bus._connection):
         if bus.config.has_links:
             bus._connection.keeper().listen(bus.config.target(), admit, bus.config.cost)
+        bus._connection.be_watched(client)
         bus._connection.open_beside_loop(role, client, listens=bus.config.has_links)
     return bus
 

@@ -35,6 +35,7 @@ from shoal.bus.opening import Opening
 from shoal.bus.owners import CHOICES_MAX, Owners
 from shoal.bus.readers import IsDone, nobody
 from shoal.bus.replies import Replies
+from shoal.bus.statistics import Statistics, of_links
 from shoal.bus.store_waits import ask
 from shoal.bus.threads import check_room
 from shoal.config import ClientConfig, ConnectionConfig, QueueFull
@@ -66,6 +67,7 @@ if TYPE_CHECKING:
     from shoal.bus.retained import Retained
     from shoal.bus.store_channel import StoreChannel
     from shoal.bus.transactions import Chains
+    from shoal.monitor.monitor import Monitor
 
 log = logging.getLogger("shoal.bus")
 
@@ -116,6 +118,7 @@ class Connection:
         self._owners: Owners | None = None
         self._persistences: dict[StoreChannel, Persistence] = {}
         self._retained: Retained | None = None
+        self._monitor: Monitor | None = None
         self._hinted = False
         #: When it was made, or its links changed, by `time.monotonic`.
         self.linked_at = time.monotonic()
@@ -362,15 +365,43 @@ class Connection:
             # What an earlier life left in it goes to the store, though nobody may publish in this one.
             self.persistence()
         except BaseException:
-            self.close_role()
-            self.closed = True
-            self.shut_down()
+            self._give_up()
             raise
 
+    def be_watched(self, client: ClientConfig) -> None:
+        """Tell operators of it as `connect` was asked to."""
+        try:
+            if client.metrics is not None:
+                self.watch().serve(client.metrics)
+            if client.answer:
+                self.watch().answer()
+        except BaseException:
+            self._give_up()
+            raise
+
+    def _give_up(self) -> None:
+        """Close what is open of a connection that cannot be made."""
+        self.close_role()
+        self.closed = True
+        self.shut_down()
+
     def close_role(self) -> None:
-        """Close the store; what it has not recorded yet it records."""
+        """Be watched no more, and close the store; what it has not recorded yet it records."""
+        if self._monitor is not None:
+            self._end_monitor()
         if self._store is not None:
             self._store.close()
+
+    def watch(self) -> "Monitor":
+        """What tells operators of this connection. It is found by name: few need one."""
+        with self._making:
+            if self._monitor is None:
+                module = importlib.import_module("shoal.monitor.monitor")
+                monitor: Monitor = module.Monitor(self)
+                self._monitor = monitor
+                self._end_monitor = weakref.finalize(self, monitor.close)
+                self._end_monitor.atexit = False
+            return self._monitor
 
     # What a store is needed for. It is found by name: few need one.
 
@@ -616,6 +647,11 @@ class Connection:
             "socket_error": self.node.take_socket_error(),
         }
 
+    def statistics(self) -> Statistics:
+        """What was sent by multicast, and how members took it."""
+        links = [self.node.norm_link(number) for number in list(self._groups)]
+        return of_links(self.node.stats(), [link for link in links if link is not None])
+
     def reload_keys(self) -> None:
         """Read the key file and certificates again, and go on with what is in them now."""
         self.check_open()
@@ -760,7 +796,10 @@ def _options(config: ConnectionConfig) -> dict[str, Any]:
         datagram_bytes = (config.segment_bytes or UDP_SEGMENT_BYTES) + _UDP_HEADER_BYTES
         rate, most = config.rate_bytes_per_s, config.connections_max
         return {
-            "udp": (config.listen, datagram_bytes, rate, most, config.receive_buffer_bytes),
+            "udp": (
+                *(config.listen, datagram_bytes, rate, most),
+                *(config.receive_buffer_bytes, config.multicast_ttl),
+            ),
             "domain": config.domain_number(),
             "group": place,
             "port": config.port,
@@ -778,6 +817,7 @@ def _options(config: ConnectionConfig) -> dict[str, Any]:
         "port": config.port,
         "interface": config.interface,
         "listen_port": config.listen_port,
+        "multicast_ttl": config.multicast_ttl,
         "seed": seed,
         "heartbeat_s": config.heartbeat_s,
         "missed_heartbeats_max": config.missed_heartbeats_max,
@@ -790,6 +830,8 @@ def _options(config: ConnectionConfig) -> dict[str, Any]:
         "rate_bytes_per_s": config.rate_bytes_per_s,
         "rate_min_bytes_per_s": config.rate_min_bytes_per_s,
         "congestion": config.congestion,
+        "send_delay_s": config.send_delay_s,
+        "epoch_messages": config.epoch_messages,
         "parity_symbols": config.parity_symbols,
         "auto_parity": config.auto_parity,
         "block_symbols": config.block_symbols,

@@ -6,7 +6,7 @@ one line per kind of event in ten seconds.
 
 import logging
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from threading import Lock
@@ -337,6 +337,8 @@ class EventLog:
     def __init__(self) -> None:
         self._events: deque[Event] = deque()
         self._dropped = 0
+        #: How many of each kind there were.
+        self.counts: Counter[type[Event]] = Counter()
         self._lock = Lock()
         self.warnings = Warnings()
 
@@ -372,6 +374,7 @@ class EventLog:
 
     def _append(self, event: Event) -> None:
         self.warnings.add(event)
+        self.counts[type(event)] += 1
         self._events.append(event)
         if len(self._events) > EVENTS_MAX:
             gone = self._events.popleft()

@@ -4,6 +4,7 @@ from typing import Any, NoReturn
 
 from shoal.bus.arguments import check_cost
 from shoal.bus.connection import Connection
+from shoal.bus.statistics import Statistics
 from shoal.config import ConnectionConfig
 from shoal.link.address import target_of
 from shoal.link.admission import Admit
@@ -120,6 +121,19 @@ class Handle:
     def stats(self) -> dict[str, int]:
         """What this node did so far: filters evaluated, and datagrams, bytes and repairs of a network."""
         return self._connection.node.stats()
+
+    def statistics(self) -> Statistics:
+        """What was sent by multicast and how members took it, as iBus counted; 0 without multicast."""
+        return self._connection.statistics()
+
+    def metrics(self) -> str:
+        """What `/metrics` serves with `connect(metrics=…)`, in the text format of Prometheus."""
+        return self._connection.watch().metrics()
+
+    @property
+    def metrics_url(self) -> str | None:
+        """Where `/metrics` is served; `None` if that was not asked for."""
+        return self._connection.watch().url
 
     def link(self) -> dict[str, Any]:
         """The interface and the address in use, the receive buffer granted and the last error of a socket.

@@ -107,6 +107,7 @@ def connect(url: str | None = None, **options: Unpack[ConnectOptions]) -> "Bus":
     bus = Bus(resolve(url, connection))
     bus._connection.take_role(role)
     bus._connection.take_client(client)
+    bus._connection.be_watched(client)
     if bus.config.has_links:
         with closing_on_error(bus._connection):
             run(bus._connection, operations.begin(bus._connection))
@@ -138,6 +139,7 @@ def listen(url: str, *, admit: Admit | None = None, **options: Unpack[ConnectOpt
     bus = Bus(config)
     bus._connection.take_role(role)
     bus._connection.take_client(client)
+    bus._connection.be_watched(client)
     with closing_on_error(bus._connection):
         if bus.config.has_links:
             bus._connection.keeper().listen(bus.config.target(), admit, bus.config.cost)

@@ -10,11 +10,11 @@ from typing import Annotated, Any
 import typer
 
 import shoal
-from shoal.daemon.answers import TOPIC
 from shoal.daemon.network import Network, network_of
 from shoal.daemon.picture import dot as dot_of
 from shoal.daemon.picture import svg as svg_of
 from shoal.errors import NoReplyError, RemoteError
+from shoal.monitor.answers import TOPIC
 
 Wait = Annotated[float, typer.Option(min=0.0, help="Seconds to wait for answers.")]
 Dot = Annotated[bool, typer.Option("--dot", help="Print a picture in Graphviz's language.")]

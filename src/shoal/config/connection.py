@@ -15,6 +15,8 @@ from shoal.config.checks import WHOLE, Checked, unknown_option
 from shoal.config.fingerprints import fingerprint_bytes
 from shoal.config.keys import check_key
 from shoal.config.norm import Congestion
+from shoal.config.profile import Profile
+from shoal.config.profile import load as load_profile
 from shoal.errors import ConfigError
 from shoal.link import transport
 from shoal.link.address import HOSTS, LOOPBACK, Target, target_of
@@ -86,6 +88,7 @@ _UDP_FIELDS = (
     "host",
     "listen",
     "port",
+    "multicast_ttl",
     "interface",
     "when_full",
     "heartbeat_s",
@@ -107,6 +110,9 @@ _NORM_FIELDS = (
     "receive_buffer_bytes",
     "rate_bytes_per_s",
     "congestion",
+    "send_delay_s",
+    "epoch_messages",
+    "multicast_ttl",
     "rate_min_bytes_per_s",
     "parity_symbols",
     "auto_parity",
@@ -141,6 +147,8 @@ class ConnectionConfig(Checked):
     listen: bool = False
     #: The path of a `ws://` or `wss://` URL, or of a link of your own.
     path: str | None = None
+    #: One more than the routers that multicast may pass: 1 stays in the local network.
+    multicast_ttl: int = 1
     #: A network interface by name or address, or `auto`.
     interface: str = "auto"
     #: What publishing does when the send buffer is full.
@@ -169,6 +177,11 @@ class ConnectionConfig(Checked):
     #: `norm_cc`, which shares a path as TCP does, and `delivery`, for a long path to one other end that loses
     #: packets, `rate_bytes_per_s` is the most.
     congestion: Congestion = "fixed"
+    #: The least time from one datagram of data to the next (SD); 0 delays nothing.
+    send_delay_s: float = 0.0
+    #: Messages after which members are asked for acknowledgement (ES); `None` asks after an eighth of the
+    #: window.
+    epoch_messages: int | None = None
     #: The least rate that rate control may choose.
     rate_min_bytes_per_s: float = 0.0
     #: Reed-Solomon parity that a block of segments can have; 0 repairs with the lost segments themselves.
@@ -410,6 +423,7 @@ class ConnectionOptions(TypedDict, total=False):
     port: int
     listen_port: int | None
     host: str | None
+    multicast_ttl: int
     interface: str
     when_full: WhenFull
     heartbeat_s: float
@@ -423,6 +437,8 @@ class ConnectionOptions(TypedDict, total=False):
     receive_buffer_bytes: int
     rate_bytes_per_s: float | None
     congestion: Congestion
+    send_delay_s: float
+    epoch_messages: int | None
     rate_min_bytes_per_s: float
     parity_symbols: int
     auto_parity: int
@@ -461,6 +477,7 @@ _FIELDS = {field.name: field for field in dataclasses.fields(ConnectionConfig)}
 def parse_url(url: str | None, **keywords: Any) -> ConnectionConfig:
     """The configuration that a URL and keywords describe together; a keyword may not contradict the URL."""
     options = _options_of(url or "norm://")
+    profile = _profile_of(options, keywords)
     for name, value in keywords.items():
         if name not in _FIELDS:
             raise unknown_option(name, _FIELDS)
@@ -469,7 +486,23 @@ def parse_url(url: str | None, **keywords: Any) -> ConnectionConfig:
                 f"{name} is {options[name]!r} in the URL and {value!r} as an argument: give one"
             )
         options[name] = value
-    return ConnectionConfig(**options)
+    if profile is None:
+        return ConnectionConfig(**options)
+    for name in profile.options:
+        if name not in _FIELDS:
+            raise ConfigError(f"profile {profile.name!r}: {unknown_option(name, _FIELDS)}")
+    try:
+        return ConnectionConfig(**{**profile.options, **options})
+    except ConfigError as error:
+        raise ConfigError(f"with profile {profile.name!r}: {error}") from None
+
+
+def _profile_of(options: dict[str, Any], keywords: dict[str, Any]) -> Profile | None:
+    """The profile that the URL or a keyword names, taken out of both."""
+    named = {given.pop("profile") for given in (options, keywords) if "profile" in given}
+    if len(named) > 1:
+        raise ConfigError(f"profile is {' and '.join(map(repr, sorted(named)))}: give one")
+    return load_profile(named.pop()) if named else None
 
 
 def resolve(
@@ -563,6 +596,8 @@ def _is_group(host: str | None) -> bool:
 
 def _value_of(name: str, text: str) -> Any:
     field = _FIELDS.get(name)
+    if name == "profile":
+        return text
     if name == "key":
         raise ConfigError(
             "a key does not belong into a URL, which others see: use key_file, or key as an argument"

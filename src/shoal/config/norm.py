@@ -31,6 +31,8 @@ class EngineOptions(TypedDict, total=False):
     rate_bytes_per_s: float | None
     rate_min_bytes_per_s: float
     congestion: Congestion
+    send_delay_s: float
+    epoch_messages: int | None
     burst_bytes_max: int
     burst_segments_max: int
     fec: Fec
@@ -73,6 +75,7 @@ class NormOptions(EngineOptions, total=False):
     port: int
     interface: str
     listen_port: int | None
+    multicast_ttl: int
     node: int | None
     instance: int | None
     seed: int | None
@@ -102,6 +105,8 @@ class NormConfig(Checked):
     interface: str = "auto"
     #: Between two ends: the port to listen on, if it is not `port`.
     listen_port: int | None = None
+    #: One more than the routers that multicast may pass: 1 stays in the local network.
+    multicast_ttl: int = 1
     #: Our node id, which acknowledgements name; `None` chooses one at random.
     node: int | None = None
     #: Distinguishes this run of a sender from its earlier ones; `None` chooses one at random.
@@ -116,6 +121,10 @@ class NormConfig(Checked):
     #: What decides the rate: `fixed`, `nack_driven`, `norm_cc`, which shares a path as TCP does, or
     #: `delivery`, for a long path to one other end that loses packets.
     congestion: Congestion = _LAN["congestion"]
+    #: The least time from one datagram of data to the next; 0 delays nothing.
+    send_delay_s: float = _LAN["send_delay_s"]
+    #: Messages of a stream after which ackers are asked; `None` asks after an eighth of `window_bytes`.
+    epoch_messages: int | None = _LAN["epoch_messages"]
     #: Bytes handed to the kernel in one call.
     burst_bytes_max: int = _LAN["burst_bytes_max"]
     #: Datagrams handed to the kernel in one call.

@@ -32,7 +32,7 @@ class RoleOptions(TypedDict, total=False):
 
 
 class ClientOptions(TypedDict, total=False):
-    """The keywords of `connect` that say how it uses a store: see `ClientConfig`."""
+    """The keywords of `connect` that say how it uses a store, and is watched: see `ClientConfig`."""
 
     client_id: str | None
     token: str | None
@@ -41,15 +41,19 @@ class ClientOptions(TypedDict, total=False):
     store_fingerprint: str | None
     outbox: str | Path | None
     outbox_bytes_max: int
+    metrics: str | None
+    answer: bool
 
 
 class ConnectOptions(ConnectionOptions, RoleOptions, ClientOptions, total=False):
     """The keywords of `connect`."""
 
+    profile: str
+
 
 @dataclass(frozen=True, kw_only=True)
 class ClientConfig(Checked):
-    """How a connection uses a store."""
+    """How a connection uses a store, and how operators watch it."""
 
     #: The address of a store, `tcp://host:port`, where it cannot be heard on the bus; `SHOAL_STORE` names
     #: one, too.
@@ -70,6 +74,11 @@ class ClientConfig(Checked):
     outbox: Path | None = None
     #: How much may wait there.
     outbox_bytes_max: int = 1 << 30
+    #: Where to serve `/metrics` for Prometheus, `/status` and `/health`: an address of this machine, such as
+    #: `127.0.0.1:9464`; port 0 is a free one.
+    metrics: str | None = None
+    #: Whether to answer `shoal nodes` and `shoal top` with a status.
+    answer: bool = False
 
     def __post_init__(self) -> None:
         self.check_types()

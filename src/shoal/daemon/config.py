@@ -1,7 +1,6 @@
 """What a daemon can be told, in a TOML file. Every key is checked before anything is opened."""
 
 import dataclasses
-import ipaddress
 import re
 import socket
 import tomllib
@@ -17,6 +16,7 @@ from shoal.daemon.places import line_of
 from shoal.errors import ConfigError, ShoalError
 from shoal.link.admission import Allowed
 from shoal.link.transport import SCHEMES
+from shoal.monitor.config import HttpConfig
 from shoal.store import StoreConfig
 from shoal.store import resolve as resolve_store
 
@@ -65,33 +65,6 @@ class LinkConfig:
     enabled: bool = True
     #: Who may connect: names of certificates, and networks. Everybody, if it is empty.
     allow: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, kw_only=True)
-class HttpConfig(Checked):
-    """Health and metrics over HTTP."""
-
-    #: Where, such as `127.0.0.1:7480`; port 0 is a free one.
-    listen: str = "127.0.0.1:7480"
-    #: Whether an address that other machines reach is meant: what is shown names nodes and addresses.
-    beyond_loopback: bool = False
-
-    def __post_init__(self) -> None:
-        self.check_types()
-        host, _ = self.address()
-        fine = self.beyond_loopback or ipaddress.ip_address(host).is_loopback
-        self.check("listen", fine, "an address of this machine alone, unless beyond_loopback = true")
-
-    def address(self) -> tuple[str, int]:
-        """The host and the port."""
-        host, _, port = self.listen.rpartition(":")
-        wanted = "ADDRESS:PORT, such as 127.0.0.1:7480 or [::1]:7480"
-        self.check("listen", port.isdecimal() and int(port) < 65_536, wanted)
-        try:
-            return str(ipaddress.ip_address(host.removeprefix("[").removesuffix("]"))), int(port)
-        except ValueError:
-            self.check("listen", False, wanted)
-            raise
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,8 +3,6 @@
 import dataclasses
 import itertools
 import logging
-import os
-import socket
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -13,17 +11,20 @@ from typing import TYPE_CHECKING, Any, Self
 from shoal import _core
 from shoal.bus.events import Event, LinkDown, LinkUp, MessagesLost
 from shoal.bus.sync import Bus
-from shoal.daemon.answers import Answers
-from shoal.daemon.config import DaemonConfig, HttpConfig
+from shoal.daemon.config import DaemonConfig
 from shoal.daemon.links import Links
 from shoal.errors import ConfigError
 from shoal.link.directory import Load, Record
 from shoal.messages import link as link_notices
-from shoal.system import memory_bytes, processor_s
+from shoal.monitor.answers import Answers
+from shoal.monitor.backlogs import store_status
+from shoal.monitor.config import HttpConfig
+from shoal.monitor.process import process_status
+from shoal.system import processor_s
 
 if TYPE_CHECKING:
-    from shoal.daemon.http import HttpEndpoint
     from shoal.daemon.registering import Registering
+    from shoal.monitor.http import HttpEndpoint
     from shoal.store import Store
 
 log = logging.getLogger("shoal.daemon")
@@ -64,7 +65,7 @@ class Daemon:
         self._links.change(config.open_links(), strict=True)
         self._store = _store_of(config)
         if config.answer:
-            self._answers = Answers(self.bus, self.status)
+            self._answers = Answers(self.bus._connection, self.status)
         if config.http is not None:
             self._http = _endpoint(config.http, self.status)
         self._registering = self._registered(config)
@@ -102,7 +103,7 @@ class Daemon:
             return []
         if self._answers is not None:
             self._answers.close()
-        self._answers = Answers(self.bus, self.status) if config.answer else None
+        self._answers = Answers(self.bus._connection, self.status) if config.answer else None
         return [f"answers {'on' if config.answer else 'off'}"]
 
     def _reload_http(self, config: DaemonConfig) -> list[str]:
@@ -206,17 +207,14 @@ class Daemon:
                 "domain": self.config.domain,
                 "node": self.bus.node,
                 "publisher": f"{self.bus.publisher:016x}",
-                "host": socket.gethostname(),
-                "pid": os.getpid(),
-                "version": _core.__version__,
                 "roles": [name for name, on in dataclasses.asdict(self.config.roles).items() if on],
                 "uptime_s": time.monotonic() - self._began_s,
                 "healthy": not trouble,
                 "trouble": "; ".join(trouble),
                 "members": len(self.bus.members),
                 "links": self._links.states(),
-                "rss_bytes": memory_bytes(),
-                "cpu_s": processor_s(),
+                **process_status(),
+                **({} if self._store is None else {"store": store_status(self._store)}),
                 "filters_evaluated": 0 if self._closed else self.bus.stats()["filters_evaluated"],
                 "reloads": self._reloads,
                 "events_lost": self._lost,
@@ -257,7 +255,7 @@ class Daemon:
 
 
 def _endpoint(config: HttpConfig, status: Callable[[], Mapping[str, Any]]) -> "HttpEndpoint":
-    from shoal.daemon.http import HttpEndpoint
+    from shoal.monitor.http import HttpEndpoint
 
     return HttpEndpoint(config, status)
 

@@ -102,6 +102,8 @@ pub struct UdpOptions {
     pub open: UdpOpen,
     /// What to ask the kernel for.
     pub receive_buffer_bytes: usize,
+    /// One more than the routers that multicast may pass.
+    pub multicast_ttl: u32,
     /// Its link; where it leads is overwritten, unless it is for whoever connects.
     pub link: UdpConfig,
 }
@@ -261,6 +263,7 @@ impl Bus {
         let bus = Bus::without_links(&config, false);
         let sockets = SocketOptions {
             receive_buffer_bytes: options.receive_buffer_bytes,
+            ttl: options.multicast_ttl,
             // A link to one peer has a port of its own.
             listen_port: match &options.open {
                 UdpOpen::To(address) if !address.group.ip().is_multicast() => Some(0),

@@ -55,8 +55,9 @@ pub struct AckProcess {
     all_owe_from: u64,
     /// Somebody's standing changed, and may have to be told.
     untold: bool,
-    /// The watermark being asked for.
+    /// The watermark being asked for, and since when; `None` once everybody acknowledged it.
     requested: Option<u64>,
+    round_began: Option<Time>,
     pub next_request: Time,
     /// Of those who owe it, these were asked already: a list longer than a segment goes in several.
     turn: usize,
@@ -188,8 +189,15 @@ impl AckProcess {
     pub fn request(&mut self, now: Time, segment: u64) {
         if !self.is_waiting() {
             self.requested = Some(segment);
+            self.round_began = Some(now);
             (self.next_request, self.turn) = (now, 0);
         }
+    }
+
+    /// How long it took everybody who counts to acknowledge what was asked for; once.
+    pub fn take_round(&mut self, now: Time) -> Option<Duration> {
+        let is_over = self.acked().is_some_and(|acked| self.requested.is_some_and(|asked| acked >= asked));
+        if is_over { self.round_began.take().map(|began| now.since(began)) } else { None }
     }
 
     /// Whether an acknowledgement is being waited for.

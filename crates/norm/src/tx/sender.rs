@@ -106,7 +106,7 @@ impl Sender {
             objects_had_turn: false,
             next_object: 0,
             grtt,
-            pacer: Pacer::new(control.rate()),
+            pacer: Pacer::new(control.rate(), config),
             control,
             questions: Questions::default(),
             settled: VecDeque::new(),
@@ -360,6 +360,10 @@ impl Sender {
                 let segment = stream.segment_at(position.payload_id);
                 if segment < stream.sent {
                     stream.on_ack(now, node, segment + 1);
+                    if let Some(took) = stream.take_epoch(now) {
+                        stats.epochs_acknowledged += 1;
+                        stats.epoch_ack_ns += took.as_nanos() as u64;
+                    }
                 }
             }
             AckType::Flush(_) | AckType::Probe => {}

@@ -5,6 +5,7 @@
 //! ```
 //! Numbers count segments from the stream's first; they never wrap. What wraps is their form on the wire.
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use super::acks::AckProcess;
@@ -71,6 +72,11 @@ pub struct TxStream {
     /// Bytes of data sent, and how many of them had been when acknowledgements were asked for last.
     pub(super) sent_bytes: u64,
     pub(super) asked_bytes: u64,
+    /// Acknowledgements are asked for after so many messages, and so many of the epoch were written.
+    pub(super) epoch_messages: Option<u32>,
+    epoch_written: u32,
+    /// The segments in which the last messages of epochs begin, of those that were not sent yet.
+    pub(super) epoch_ends: VecDeque<u64>,
     /// Little is written to it: see [`StreamOptions::quiet`].
     pub quiet: bool,
     pub state: StreamState,
@@ -105,6 +111,9 @@ impl TxStream {
             held_since: None,
             sent_bytes: 0,
             asked_bytes: 0,
+            epoch_messages: config.epoch_messages.filter(|_| options.window_bytes.is_some()),
+            epoch_written: 0,
+            epoch_ends: VecDeque::new(),
             quiet: options.quiet,
             state: StreamState::Open,
             cache,
@@ -163,6 +172,9 @@ impl TxStream {
             if mark && self.message_start == 0 {
                 self.message_start = self.filled as u16 + 1;
             }
+            if mark && let Some(epoch) = self.epoch_messages {
+                self.count_message(epoch);
+            }
             mark = false;
             let count = self.cache.fill(self.head, self.filled, data);
             self.filled += count;
@@ -173,6 +185,17 @@ impl TxStream {
             }
         }
         taken
+    }
+
+    fn count_message(&mut self, epoch_messages: u32) {
+        self.epoch_written += 1;
+        if self.epoch_written >= epoch_messages {
+            self.epoch_written = 0;
+            // Of several epochs that end in one segment the first one asks for all.
+            if self.epoch_ends.back() != Some(&self.head) {
+                self.epoch_ends.push_back(self.head);
+            }
+        }
     }
 
     /// Makes what was written sendable, though its segment is not full.

@@ -20,12 +20,17 @@ impl TxStream {
     /// window is unacknowledged. Never of what is still to be sent: nobody could acknowledge it, and the
     /// window would never move again.
     pub fn ask(&mut self, now: Time) {
+        let epoch_over = self.take_epoch_end();
         let due = match (&mut self.window, self.acks.reached) {
             // Small amounts sent one by one fill the window with segments, but hardly with bytes.
             (Some(window), Some(reached)) => {
                 let bytes = (window.open() * self.cache.segment_bytes() as u64 / 8).max(1);
                 let used = window.on_sent(now, self.sent, reached);
-                self.sent > reached.acked && (used || self.sent_bytes - self.asked_bytes >= bytes)
+                let over = match self.epoch_messages {
+                    None => self.sent_bytes - self.asked_bytes >= bytes,
+                    Some(_) => epoch_over,
+                };
+                self.sent > reached.acked && (used || over)
             }
             _ => false,
         };
@@ -33,6 +38,20 @@ impl TxStream {
             self.asked_bytes = self.sent_bytes;
             self.acks.request(now, self.sent);
         }
+    }
+
+    /// How long an epoch took that every member acknowledged just now; once.
+    pub fn take_epoch(&mut self, now: Time) -> Option<Duration> {
+        if self.quiet { None } else { self.acks.take_round(now) }
+    }
+
+    /// Whether the last message of an epoch was sent since this was asked last.
+    fn take_epoch_end(&mut self) -> bool {
+        let before = self.epoch_ends.len();
+        while self.epoch_ends.front().is_some_and(|&segment| segment < self.sent) {
+            self.epoch_ends.pop_front();
+        }
+        self.epoch_ends.len() < before
     }
 
     /// `node` has everything before `segment`. One that fell silent counts again when it has caught up: earlier,

@@ -58,13 +58,13 @@ impl Sender {
         if self.plan_command(now) {
             stats.commands_sent += 1;
             let plan = self.plan_message();
-            self.pacer.sent(now, self.scratch.len());
+            self.pacer.sent_command(now, self.scratch.len());
             return Some(plan);
         }
         if self.pacer.ready_at() <= now {
             if self.plan_info() {
                 let plan = self.plan_message();
-                self.pacer.sent(now, self.scratch.len());
+                self.pacer.sent_command(now, self.scratch.len());
                 return Some(plan);
             }
             let data_waits = self.next_data().is_some() || self.objects.has_output();
@@ -86,10 +86,15 @@ impl Sender {
             if let Some(plan) = self.plan_data(now, stats) {
                 return Some(plan);
             }
+        } else if self.next_data().is_some() || self.objects.has_output() || self.has_repairs() {
+            self.pacer.hold(now);
         }
         if self.plan_announcement(now) {
             stats.commands_sent += 1;
             return Some(self.plan_message());
+        }
+        if !self.has_backlog() {
+            self.pacer.idle();
         }
         None
     }
@@ -115,7 +120,7 @@ impl Sender {
     fn run_limit(&self) -> RunLimit {
         RunLimit {
             bytes_max: self.config.burst_bytes_max.min(self.pacer.burst_bytes()),
-            segments_max: self.config.burst_segments_max,
+            segments_max: self.config.burst_segments_max.min(self.pacer.burst_datagrams()),
         }
     }
 
@@ -139,7 +144,7 @@ impl Sender {
             }
         }
         let datagram_bytes = run.finish(true, stats);
-        self.plan_run(now, datagram_bytes)
+        self.plan_run(now, datagram_bytes, stats)
     }
 
     /// Gathers new segments of objects.
@@ -153,19 +158,28 @@ impl Sender {
         self.objects.on_sent(now, self.grtt.advertised());
         self.last_data_at = now;
         self.follow_control(now, stats);
-        self.plan_run(now, datagram_bytes)
+        self.plan_run(now, datagram_bytes, stats)
     }
 
     /// Sends what was gathered, if that is anything.
-    fn plan_run(&mut self, now: Time, datagram_bytes: usize) -> Option<Plan> {
-        self.pacer.sent(now, self.scratch.len());
-        (!self.scratch.is_empty()).then_some(Plan::Scratch { datagram_bytes })
+    fn plan_run(&mut self, now: Time, datagram_bytes: usize, stats: &mut Stats) -> Option<Plan> {
+        if self.scratch.is_empty() {
+            return None;
+        }
+        let bytes = self.scratch.len();
+        self.pacer.sent(now, bytes, bytes.div_ceil(datagram_bytes), stats);
+        Some(Plan::Scratch { datagram_bytes })
     }
 
     /// Something is sent: the rate may change.
     fn follow_control(&mut self, now: Time, stats: &Stats) {
         self.control.on_sent(now, self.grtt.advertised(), stats.bytes_sent);
         self.pacer.set_rate(self.control.rate());
+    }
+
+    /// Whether data waits to be sent, also behind a window that is closed.
+    fn has_backlog(&self) -> bool {
+        self.has_repairs() || !self.is_sent()
     }
 
     fn next_data(&self) -> Option<usize> {
@@ -193,7 +207,7 @@ impl Sender {
             stats.segments_sent += count as u64;
             stream.order.ran(count as u64);
             stream.on_sent(count, now, grtt, robust_factor);
-            self.pacer.sent(now, bytes);
+            self.pacer.sent(now, bytes, count, stats);
             return Some(Plan::Run { stream: index, first, count });
         }
         let mut run = run!(self);
@@ -209,7 +223,7 @@ impl Sender {
             }
         }
         let datagram_bytes = run.finish(false, stats);
-        self.plan_run(now, datagram_bytes)
+        self.plan_run(now, datagram_bytes, stats)
     }
 
     /// When to poll again if nothing else happens.

@@ -107,7 +107,8 @@ impl Node {
 impl Node {
     /// A node on a NORM link; with `inproc` a name, in this process alone; with `tcp`, which is the domain's name, how long
     /// a link waits for another connection and how many peers there may be, one without links; with `udp`, which is whether it
-    /// listens, bytes of a datagram, a rate, how many peers there may be and what to ask the kernel for, one without repair.
+    /// listens, bytes of a datagram, a rate, how many peers there may be, what to ask the kernel for and the multicast TTL, one without
+    /// repair.
     #[new]
     #[pyo3(signature = (
         node, *, inproc = None, tcp = None, udp = None, domain = 0, group = "239.192.74.1", port = 7474, interface = "auto", seed = 0,
@@ -121,7 +122,7 @@ impl Node {
         node: NodeId,
         inproc: Option<&str>,
         tcp: Option<(String, f64, usize)>,
-        udp: Option<(bool, usize, Option<f64>, usize, usize)>,
+        udp: Option<(bool, usize, Option<f64>, usize, usize, u32)>,
         domain: u64,
         group: &str,
         port: u16,
@@ -151,7 +152,7 @@ impl Node {
         let patience = duration("patience_s", patience_s)?;
         let birth = Birth::now();
         let publisher = if router { fresh_router() } else { fresh_publisher() };
-        let bus = if let Some((listens, datagram_bytes, rate, peers_max, receive_buffer_bytes)) = udp {
+        let bus = if let Some((listens, datagram_bytes, rate, peers_max, receive_buffer_bytes, ttl)) = udp {
             let place = address(group, port, interface)?;
             let way = if listens { Way::Whoever(peers_max) } else { Way::To(place.group) };
             let link = UdpConfig {
@@ -173,6 +174,7 @@ impl Node {
                 seed,
                 open,
                 receive_buffer_bytes,
+                multicast_ttl: ttl,
                 link,
             };
             detached(py, || Bus::open_udp(options)).map_err(errors::link)?
@@ -298,12 +300,14 @@ impl Node {
     fn norm_link<'py>(&self, py: Python<'py>, number: u64) -> PyResult<Option<Bound<'py, PyDict>>> {
         let Some(link) = self.inner()?.bus.norm_link(number) else { return Ok(None) };
         let told = PyDict::new(py);
-        let (rate, grtt) =
-            detached(py, || link.command(|session, _| (session.rate_bytes_per_s(), session.grtt())));
+        let (rate, grtt, delay) = detached(py, || {
+            link.command(|session, _| (session.rate_bytes_per_s(), session.grtt(), session.send_delay()))
+        });
         let sockets = link.sockets();
         told.set_item("interface", sockets.interface().map_or("any", |interface| &interface.name))?;
         told.set_item("address", sockets.local_addr()?.to_string())?;
         told.set_item("rate_bytes_per_s", rate)?;
+        told.set_item("send_delay_s", delay.as_secs_f64())?;
         told.set_item("round_trip_s", grtt.as_secs_f64())?;
         set_traffic(&told, self.inner()?.bus.hub().traffic(link.hub_link()))?;
         told.set_item("link", link.hub_link())?;

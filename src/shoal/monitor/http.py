@@ -11,9 +11,9 @@ from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from shoal.daemon import metrics
-from shoal.daemon.config import HttpConfig
 from shoal.errors import LinkError
+from shoal.monitor import metrics
+from shoal.monitor.config import HttpConfig
 
 #: Who says nothing for so long is hung up on.
 TIMEOUT_S = 5.0
@@ -38,7 +38,9 @@ class _Handler(BaseHTTPRequestHandler):
         elif path == "/status":
             self._send(HTTPStatus.OK, "application/json", json.dumps(status) + "\n")
         elif path == "/metrics":
-            self._send(HTTPStatus.OK, metrics.CONTENT_TYPE, metrics.text(status))
+            wanted = metrics.OPEN_METRICS in (self.headers.get("Accept") or "")
+            kind = metrics.OPEN_CONTENT_TYPE if wanted else metrics.CONTENT_TYPE
+            self._send(HTTPStatus.OK, kind, metrics.text(status, open_metrics=wanted))
         else:
             known = "there are /health, /status and /metrics\n"
             self._send(HTTPStatus.NOT_FOUND, "text/plain; charset=utf-8", known)

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from shoal.daemon import http
-from shoal.daemon.config import HttpConfig
-from shoal.daemon.http import HttpEndpoint
 from shoal.errors import LinkError
+from shoal.monitor import http
+from shoal.monitor.config import HttpConfig
+from shoal.monitor.http import HttpEndpoint
 
 STATUS: dict[str, Any] = {
     "name": 'hall "1"\\',

@@ -1,0 +1,150 @@
+"""A status as Prometheus reads it: the text format 0.0.4, or OpenMetrics 1.0.
+
+Names follow Prometheus' conventions: base units, `_total` behind counters. A label's values are bounded:
+`SERIES_MAX` links and backlogs have lines of their own, and the others one together, `other`.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+OPEN_METRICS = "application/openmetrics-text"
+OPEN_CONTENT_TYPE = f"{OPEN_METRICS}; version=1.0.0; charset=utf-8"
+#: Links, or backlogs of one kind, that have lines of their own.
+SERIES_MAX = 50
+
+#: The name in a status, of the metric, its kind and what it is.
+_Row = tuple[str, str, str, str]
+_OWN: tuple[_Row, ...] = (
+    ("uptime_s", "uptime_seconds", "gauge", "How long the connection is open."),
+    ("members", "members", "gauge", "Nodes of the domain that it knows."),
+    ("rss_bytes", "resident_memory_bytes", "gauge", "Memory of the process."),
+    ("cpu_s", "cpu_seconds_total", "counter", "Processor time of the process."),
+    ("filters_evaluated", "filters_evaluated_total", "counter", "Filters looked at for messages."),
+    ("reloads", "reloads_total", "counter", "Files that were read again and used."),
+    ("events_lost", "messages_lost_events_total", "counter", "Times that messages were told as lost here."),
+    ("slow_members", "slow_members_total", "counter", "Times that a member was too slow for this publisher."),
+)
+#: Of `statistics`: what iBus counted.
+_STATISTICS: tuple[_Row, ...] = (
+    ("messages_sent", "multicast_sent_messages_total", "counter", "Messages sent by multicast."),
+    ("datagrams_sent", "multicast_sent_datagrams_total", "counter", "Datagrams of data sent once."),
+    (
+        "retransmit_requests",
+        "retransmit_requests_total",
+        "counter",
+        "Datagrams that members asked for again.",
+    ),
+    (
+        "epochs_acknowledged",
+        "epochs_acknowledged_total",
+        "counter",
+        "Requests that every member acknowledged.",
+    ),
+    ("epoch_ack_total_s", "epoch_ack_seconds_total", "counter", "How long these acknowledgements took."),
+    ("slept_s", "pacing_seconds_total", "counter", "How long data waited for the rate or the send delay."),
+    ("send_delay_s", "send_delay_seconds", "gauge", "The least time from one datagram to the next now."),
+)
+_LINK: tuple[_Row, ...] = (
+    ("up", "link_up", "gauge", "Whether the link carries messages."),
+    ("bytes_sent", "link_sent_bytes_total", "counter", "Bytes sent over the link."),
+    ("bytes_received", "link_received_bytes_total", "counter", "Bytes received over the link."),
+    ("messages_sent", "link_sent_messages_total", "counter", "Messages sent over the link."),
+    ("messages_received", "link_received_messages_total", "counter", "Messages received over the link."),
+    ("repairs_sent", "link_repairs_sent_total", "counter", "Segments or parity sent again."),
+    ("unacknowledged_bytes", "link_unacknowledged_bytes", "gauge", "Bytes sent that were not acknowledged."),
+    ("unsent_bytes", "link_unsent_bytes", "gauge", "Bytes that wait to be sent."),
+    ("round_trip_s", "link_round_trip_seconds", "gauge", "How long an answer takes."),
+    ("rate_bytes_per_s", "link_rate_bytes_per_second", "gauge", "What rate control allows."),
+    ("connections", "link_connections", "gauge", "Connections that a listener has."),
+    ("turned_away", "link_turned_away_total", "counter", "Connections that a listener closed at once."),
+    ("refused", "link_refused_total", "counter", "Connections that a listener refused: why is in the log."),
+)
+_STORE: tuple[_Row, ...] = (
+    ("log_bytes", "store_log_bytes", "gauge", "What the store's log takes on its disk."),
+    ("free_bytes", "store_free_bytes", "gauge", "What is free on that disk."),
+    ("queues_count", "store_queues", "gauge", "Queues of the store."),
+    ("subscriptions_count", "store_subscriptions", "gauge", "Durable subscriptions of the store."),
+    ("sessions_count", "store_sessions", "gauge", "Clients of the store."),
+    ("unpublished_rows", "store_unpublished_messages", "gauge", "Stored messages that wait for multicast."),
+)
+#: Of each queue and each durable subscription.
+_BACKLOG: tuple[_Row, ...] = (
+    ("messages", "messages", "gauge", "Messages that are not acknowledged."),
+    ("bytes", "bytes", "gauge", "Their bytes."),
+    ("in_flight", "in_flight_messages", "gauge", "Messages that consumers have."),
+    ("consumers", "consumers", "gauge", "Consumers."),
+    ("oldest_s", "oldest_age_seconds", "gauge", "How long the oldest message is kept."),
+)
+#: Of several backlogs the oldest message is the oldest of all; everything else adds up.
+_GREATEST = ("oldest_s", "round_trip_s")
+
+_Sample = tuple[Mapping[str, str], float]
+
+
+def text(status: Mapping[str, Any], *, open_metrics: bool = False) -> str:
+    """All of it."""
+    lines = _Lines(open_metrics)
+    labels = {"name": status["name"], "domain": status["domain"], "version": status["version"]}
+    lines.add("info", "gauge", "Which node this is.", [(labels, 1)])
+    _plain(lines, _OWN, status)
+    _plain(lines, _STATISTICS, status.get("statistics", {}))
+    links = [({"link": link["name"], "peer": link.get("peer") or ""}, link) for link in status["links"]]
+    _series(lines, _LINK, links, {"link": "other"})
+    store = status.get("store")
+    if store is not None:
+        _plain(lines, _STORE, store)
+        _plain(
+            lines, (("messages", "store_recorded_messages_total", "counter", "Recorded."),), store["recorded"]
+        )
+        for kind, label in (("queues", "queue"), ("subscriptions", "subscription")):
+            rows = [(key, f"{label}_{name}", form, what) for key, name, form, what in _BACKLOG]
+            _series(lines, rows, [({label: each["name"]}, each) for each in store[kind]], {label: "other"})
+    return lines.text()
+
+
+def _plain(lines: "_Lines", rows: Iterable[_Row], found: Mapping[str, Any]) -> None:
+    for key, name, kind, what in rows:
+        if found.get(key) is not None:
+            lines.add(name, kind, what, [({}, found[key])])
+
+
+def _series(
+    lines: "_Lines",
+    rows: Iterable[_Row],
+    found: Sequence[tuple[Mapping[str, str], Mapping[str, Any]]],
+    rest: Mapping[str, str],
+) -> None:
+    """A line for each of the first ones, and one for all others."""
+    for key, name, kind, what in rows:
+        samples = [(labels, each[key]) for labels, each in found if each.get(key) is not None]
+        told: list[_Sample] = [*samples[:SERIES_MAX]]
+        if len(samples) > SERIES_MAX:
+            values = [value for _, value in samples[SERIES_MAX:]]
+            told.append((rest, max(values) if key in _GREATEST else sum(values)))
+        if told:
+            lines.add(name, kind, what, told)
+
+
+class _Lines:
+    """The text as it grows."""
+
+    def __init__(self, open_metrics: bool) -> None:
+        self._open, self._lines = open_metrics, list[str]()
+
+    def add(self, name: str, kind: str, what: str, samples: Iterable[_Sample]) -> None:
+        """One family."""
+        family = name.removesuffix("_total") if self._open and kind == "counter" else name
+        self._lines.append(f"# HELP shoal_{family} {what}")
+        self._lines.append(f"# TYPE shoal_{family} {kind}")
+        for labels, value in samples:
+            told = ",".join(f'{label}="{_escaped(text)}"' for label, text in labels.items() if text)
+            self._lines.append(f"shoal_{name}{f'{{{told}}}' if told else ''} {float(value):.10g}")
+
+    def text(self) -> str:
+        """All lines."""
+        return "\n".join([*self._lines, *(["# EOF"] if self._open else []), ""])
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
