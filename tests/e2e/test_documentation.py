@@ -163,8 +163,11 @@ def test_every_page_with_programs_is_run() -> None:
     shown = {
         "docs/design/link-driver.md",
         "docs/how-to/best-effort.md",
+        "docs/how-to/choose-options.md",
         "docs/how-to/containers.md",
+        "docs/how-to/doctor.md",
         "docs/how-to/join-networks.md",
+        "docs/how-to/metrics.md",
         "docs/how-to/secure-a-store.md",
         "docs/how-to/tls.md",
         "docs/how-to/websockets.md",
