@@ -5,9 +5,7 @@ import json as json_text
 import os
 import select
 import sys
-import termios
 import time
-import tty
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any
 
@@ -179,6 +177,10 @@ def _keys() -> Iterator[Any]:
 
         yield wait
         return
+    # Windows has neither; there --once works.
+    import termios
+    import tty
+
     descriptor = sys.stdin.fileno()
     before = termios.tcgetattr(descriptor)
 
