@@ -3,6 +3,7 @@
 import dataclasses
 import itertools
 import logging
+import os
 import threading
 import time
 from collections.abc import Callable, Mapping
