@@ -2,6 +2,7 @@
 
 import json as json_text
 import time
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,12 +11,10 @@ from rich.console import Console
 from rich.table import Table
 
 from shoal.errors import ShoalError
-from shoal_bench.seeds import catalogue
+from shoal_bench.seeds import catalogue, report
 from shoal_bench.seeds.frame import Experiment
 from shoal_bench.seeds.run import Plan, run
 
-#: What a cell says beside its figures.
-OTHER_COLUMNS = ("cell", "contestant", "series", "x", "interval", "published", "factor", "valid", "why")
 #: How often progress is printed where no terminal shows it.
 SAID_EVERY_S = 5.0
 
@@ -40,6 +39,9 @@ def seeds(
         int | None, typer.Option(min=1, help="So many cells of each experiment at most.")
     ] = None,
     store: Annotated[Path, typer.Option(help="Where a store keeps the samples.")] = Path("runs"),
+    html: Annotated[
+        Path | None, typer.Option(help="Write a page with the published figures redrawn beside ours.")
+    ] = None,
     json: Annotated[
         str | None,
         typer.Option("--json", metavar="FILE", help="Write the result as JSON; - is standard output."),
@@ -63,6 +65,8 @@ def seeds(
         experiments = catalogue.chosen(name)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from error
+    if html is not None and find_spec("matplotlib") is None:
+        raise typer.BadParameter("pictures need matplotlib: pip install 'shoal-bench[plot]'")
     try:
         result = _followed(experiments, plan)
     except (ShoalError, OSError) as error:
@@ -70,12 +74,18 @@ def seeds(
         raise typer.Exit(1) from error
     except KeyboardInterrupt:
         raise typer.Exit(130) from None
+    if html is not None:
+        html.write_text(report.page(result), encoding="utf-8")
     if json == "-":
         typer.echo(json_text.dumps(result, indent=2))
-        return
-    if json is not None:
-        Path(json).write_text(json_text.dumps(result, indent=2) + "\n", encoding="utf-8")
-    _show(result, store)
+    else:
+        if json is not None:
+            Path(json).write_text(json_text.dumps(result, indent=2) + "\n", encoding="utf-8")
+        _show(result, store)
+    for failure in result["failed"]:
+        typer.echo(f"failed: {failure}", err=True)
+    if result["failed"]:
+        raise typer.Exit(1)
 
 
 def _list() -> None:
@@ -110,19 +120,13 @@ def _duration(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
 
 
-def _number(value: float | None) -> str:
-    if value is None:
-        return ""
-    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
-
-
 def _show(result: dict[str, Any], store: Path) -> None:
     console = Console(highlight=False)
     if not console.is_terminal:
         console = Console(highlight=False, width=160)
     for name, experiment in result["experiments"].items():
         every = dict.fromkeys(key for cell in experiment["cells"] for key in cell)
-        figures = [key for key in every if key not in OTHER_COLUMNS]
+        figures = [key for key in every if key not in report.FACTS]
         table = Table(
             "cell",
             "contestant",
@@ -137,9 +141,9 @@ def _show(result: dict[str, Any], store: Path) -> None:
             table.add_row(
                 cell["cell"],
                 cell["contestant"],
-                *(_number(cell.get(key)) for key in figures),
-                _number(cell["published"]),
-                _number(cell["factor"]),
+                *(report.number(cell.get(key)) for key in figures),
+                report.number(cell["published"]),
+                report.number(cell["factor"]),
                 "yes" if cell["valid"] else f"no: {cell['why']}",
             )
         console.print(table)

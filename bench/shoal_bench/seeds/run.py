@@ -61,10 +61,14 @@ class Result:
     trial: Trial
     contestant: str
     runs: list[Reading] = field(default_factory=list)
+    #: What went wrong, if something did: a copy that is missing, a process that ended.
+    failure: str | None = None
 
     @property
     def why(self) -> str | None:
         """Why it does not count, if it does not."""
+        if self.failure is not None:
+            return f"failed: {self.failure}"
         return next((run.why for run in self.runs if run.why is not None), None)
 
     def reached(self) -> list[float]:
@@ -80,7 +84,7 @@ class Result:
             "contestant": self.contestant,
             "series": self.trial.series,
             "x": self.trial.x,
-            **{name: self._mean(name) for name in self.runs[0].figures},
+            **{name: self._mean(name) for name in (self.runs[0].figures if self.runs else ())},
             "interval": half_width(reached),
             "published": self.experiment.published(self.trial),
             "factor": None if overall is None else self.experiment.factor(self.trial, overall),
@@ -182,9 +186,9 @@ def _run_job(job: Job, plan: Plan, site: Site, note: Callable[[str], None]) -> R
         try:
             result.runs.append(job.experiment.measure(job.trial, job.contestant, site, note))
         except (shoal.errors.ProcessFailedError, ExperimentError) as error:
-            raise ExperimentError(
-                f"{job.experiment.name} {job.trial.name}, {job.contestant}: {error}"
-            ) from error
+            # The cells after it may still be worth their time.
+            result.failure = str(error)
+            return result
         if not plan.published or is_enough(result.reached()):
             return result
 
@@ -229,4 +233,9 @@ def _summary(
         },
         "cells": len(results),
         "invalid": sum(result.why is not None for result in results),
+        "failed": [
+            f"{result.experiment.name} {result.trial.name}, {result.contestant}: {result.failure}"
+            for result in results
+            if result.failure is not None
+        ],
     }

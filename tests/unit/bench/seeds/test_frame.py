@@ -1,13 +1,16 @@
 """What all experiments share: contestants that can run, factors, and what goes into the store."""
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from shoal_bench.availability import Need
+from shoal_bench.errors import ExperimentError
+from shoal_bench.seeds import report
 from shoal_bench.seeds.frame import Experiment, Reading, Site, Trial
-from shoal_bench.seeds.run import Plan, Result, jobs
+from shoal_bench.seeds.run import Plan, Result, _run_job, _summary, jobs
 
 HERE, ABSENT = Need(lambda: True, "nothing"), Need(lambda: False, "install it")
 
@@ -57,6 +60,24 @@ def test_a_result_has_the_means_of_its_runs_and_the_first_broken_rule() -> None:
     assert (figures["speed"], figures["other"], figures["valid"], figures["x"]) == (2.0, 5.0, True, 2.0)
     result.runs.append(Reading(figures={"speed": 1.0, "other": None}, why="too short"))
     assert (result.figures()["valid"], result.figures()["why"]) == (False, "too short")
+
+
+def test_a_cell_that_failed_is_told_and_the_next_one_runs(tmp_path: Path) -> None:
+    def measure(trial: Trial, *_: Any) -> Reading:
+        if trial.name == "c0":
+            raise ExperimentError("a copy is missing")
+        return Reading(figures={"speed": 1.0})
+
+    made = dataclasses.replace(experiment(), measure=measure)
+    plan = Plan(store=tmp_path, strict=False)
+    with Site(plan.rig()) as site:
+        work = jobs([made], plan, lambda *_: None)
+        found = [_run_job(job, plan, site, lambda _: None) for job in work]
+    assert [result.why for result in found] == ["failed: a copy is missing", None, None]
+    assert found[0].figures()["valid"] is False
+    told = _summary("r", plan, [made], found, 1.0)
+    assert told["failed"] == ["e c0, shoal: a copy is missing"]
+    assert "a copy is missing" in report.page(told)
 
 
 def test_samples_go_into_the_store_with_their_names_and_figures_where_there_are_none() -> None:
