@@ -9,7 +9,7 @@ CYCLES ?= 200
 LIMIT ?= 3600
 DEAD_S ?= 60
 
-.PHONY: help setup build demo test check bench sim soak storm dead-path jms-matrix jms-oracle kill-tests kill-routers spark-tests figures docs fuzz coverage wheel clean
+.PHONY: help setup build demo test check bench sim soak storm dead-path jms-matrix jms-oracle kill-tests kill-routers spark-tests figures docs fuzz coverage wheel wheels clean
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -86,6 +86,9 @@ coverage: build  ## Python coverage of the unit and simulation tests
 
 wheel: build  ## a wheel and a source distribution, into dist/
 	@scripts/wheel dist
+
+wheels: build  ## wheels for Linux on x86-64 and ARM, glibc 2.28 and newer, into dist/; tried in an empty environment
+	@scripts/wheels dist
 
 clean:  ## remove what this clone built (the shared build cache stays)
 	rm -rf .venv site dist src/shoal/*.so

@@ -8,7 +8,7 @@ ShoalError
 ├── NumberFormatError (also ValueError)      a text was to be read as a number, and is none
 ├── JMSError                                 what `shoal.jms` raises, beside the others
 │   ├── InvalidSelectorError (also ValueError)  a text is no selector or correlation filter
-│   ├── MessageFormatError (also ValueError) a message cannot be read, or not as what was asked for
+│   ├── MessageFormatError (also ValueError) a message cannot be read, or not as that type
 │   ├── IllegalStateError (also RuntimeError)   this cannot be done now, or not any more
 │   ├── InvalidClientIDError (also ValueError)  a client id is taken, or none
 │   ├── InvalidDestinationError (also StoreError, LookupError)  there is no such queue, topic or
@@ -26,8 +26,8 @@ ShoalError
 ├── ForkedError (also RuntimeError)          the connection was made before a fork, and this is the child
 ├── FullError (also TimeoutError)            members take no more
 ├── FlushError                               not every member has everything, or not the store
-├── NoReplyError (also TimeoutError)         nobody answered a request in time
-│   └── NoRespondersError                    nobody subscribes to the topic of a request
+├── NoReplyError (also TimeoutError)         no program answered a request in time
+│   └── NoRespondersError                    no program subscribes to the topic of a request
 ├── RemoteError                              the callback that was to answer a request failed
 ├── StoreError                               a store cannot do what it was asked
 │   ├── StoreRefusedError (also ValueError)  the request makes no sense to it
@@ -36,14 +36,14 @@ ShoalError
 │   ├── StoreCorruptError                    bytes that were durable are damaged
 │   ├── StoreFullError                       the disk has no room
 │   │   └── BacklogError                     a queue or a durable subscription has as much as it may
-│   ├── StoreFailedError                     an earlier write failed, and nobody knows what is on the disk
-│   ├── TrimmedError (also LookupError)      retention removed what was asked for
+│   ├── StoreFailedError                     an earlier write failed: the disk's content is unknown
+│   ├── TrimmedError (also LookupError)      retention removed the messages
 │   ├── StoreUnavailableError (also ConnectionError, TimeoutError)  no store answers, or not in time
-│   │   └── NoStoreError                     the domain has no store, and what was asked needs one
+│   │   └── NoStoreError                     the domain has no store, and the call needs one
 │   ├── HistoryError                         a store refused a question about its history
-│   ├── InUseError                           somebody else uses a client id, a durable subscription, a queue
+│   ├── InUseError                           another program uses a client id, a durable subscription, a queue
 │   ├── DiffersError                         a subscription of that name asks for something else
-│   └── LeaseError                           a message was given to somebody else meanwhile
+│   └── LeaseError                           a message was given to another consumer meanwhile
 ├── DataLossError                            a query asks for history that is no longer there
 └── ProcessFailedError                       a child process did not start, failed or did not end in time
 
@@ -105,7 +105,7 @@ class NumberFormatError(ShoalError, ValueError):
 
 
 class IllegalStateError(JMSError, RuntimeError):
-    """What was asked cannot be done now, or not any more, such as anything with a closed session."""
+    """The call is not possible now, or not any more, such as any call of a closed session."""
 
     id = "SHOAL-1013"
 
@@ -147,7 +147,7 @@ class ResourceAllocationError(JMSError):
 
 
 class TransactionInProgressError(JMSError):
-    """What was asked cannot be done within a transaction."""
+    """The call is not possible within a transaction."""
 
     id = "SHOAL-1021"
 
@@ -192,13 +192,13 @@ class FullError(ShoalError, TimeoutError):
 
 
 class NoReplyError(ShoalError, TimeoutError):
-    """Nobody answered a request in time."""
+    """No program answered a request in time."""
 
     id = "SHOAL-1036"
 
 
 class NoRespondersError(NoReplyError):
-    """Nobody will answer a request: nobody subscribes to its topic, or everybody who was asked has left."""
+    """No program will answer a request: none subscribes to its topic, or all that were asked have left."""
 
     id = "SHOAL-1037"
 
@@ -238,7 +238,7 @@ class StoreError(ShoalError):
 
 
 class StoreDeniedError(StoreError, PermissionError):
-    """A token is missing or wrong, what was asked for belongs to another principal, or the store is none."""
+    """A token is missing or wrong, the object belongs to another principal, or the store is none."""
 
     id = "SHOAL-1053"
 
@@ -268,13 +268,13 @@ class StoreFullError(StoreError):
 
 
 class StoreFailedError(StoreError):
-    """An earlier write or sync failed, and nobody knows what is on the disk: open the store again."""
+    """An earlier write or sync failed, so the disk's content is unknown: open the store again."""
 
     id = "SHOAL-1046"
 
 
 class TrimmedError(StoreError, LookupError):
-    """Retention removed what was asked for.
+    """Retention removed the messages.
 
     Attributes:
         floor: the offset at which history begins.
@@ -300,13 +300,13 @@ class StoreUnavailableError(StoreError, ConnectionError, TimeoutError):
 
 
 class NoStoreError(StoreUnavailableError):
-    """The domain has no store, and what was asked needs one; the message says how to start one."""
+    """The domain has no store, and the call needs one; the message says how to start one."""
 
     id = "SHOAL-1048"
 
 
 class InUseError(StoreError):
-    """Somebody else uses it: a client id, a durable subscription, a queue; the message says who."""
+    """Another program uses it: a client id, a durable subscription, a queue; the message says which."""
 
     id = "SHOAL-1050"
 
@@ -324,7 +324,7 @@ class InvalidDestinationError(JMSError, StoreError, LookupError):
 
 
 class LeaseError(StoreError):
-    """A message was given to somebody else, or will be: its lease is over."""
+    """A message was given to another consumer, or will be: its lease is over."""
 
     id = "SHOAL-1052"
 
@@ -355,7 +355,7 @@ class FlushError(ShoalError):
             did.
         lost_by: the members that lost messages for good since the last flush, because they were too slow to
             be waited for, or the routers before them. They were told which (`MessagesLost`). Once a flush was
-            answered by everybody, the next does not name them again for that.
+            answered by every member, the next does not name them again for that.
         unstored: how many persistent messages no store has taken. If none, the store has all of them, and
             only members that are there now may lack something.
     """

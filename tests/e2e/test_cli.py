@@ -96,7 +96,7 @@ def test_the_last_value_comes_first_and_then_what_is_published(bus: shoal.Bus, d
 def test_publishing_to_nobody_says_so(domain: str) -> None:
     status, output, errors = finish(start("pub", domain, "a", "x", "--wait", "0.1"))
     assert (status, output) == (0, "")
-    assert errors == "shoal pub: published 1, and nobody subscribes to a\n"
+    assert errors == "shoal pub: published 1; no program subscribes to a\n"
 
 
 def test_an_answer_is_printed(bus: shoal.Bus, domain: str) -> None:
@@ -107,7 +107,7 @@ def test_an_answer_is_printed(bus: shoal.Bus, domain: str) -> None:
 def test_no_answer_is_one_clear_line(domain: str) -> None:
     status, output, errors = finish(start("request", domain, "nobody", "--timeout", "0.2"))
     assert (status, output) == (1, "")
-    assert errors == "shoal request: nobody subscribes to 'nobody': no answer within 0.2 s\n"
+    assert errors == "shoal request: no program subscribes to 'nobody': no answer within 0.2 s\n"
 
 
 def test_a_selector_and_a_correlation_filter_choose(bus: shoal.Bus, domain: str) -> None:
@@ -180,7 +180,7 @@ def test_members_are_listed_with_what_they_subscribe_to(bus: shoal.Bus, domain: 
 
 def test_nobody_there_is_one_clear_line(domain: str) -> None:
     status, output, errors = finish(start("members", domain, "--wait", "0.3"))
-    assert (status, output, errors) == (1, "", "shoal members: nobody answered within 0.3 s\n")
+    assert (status, output, errors) == (1, "", "shoal members: no member answered within 0.3 s\n")
 
 
 @pytest.mark.parametrize(

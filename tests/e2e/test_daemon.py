@@ -118,4 +118,4 @@ def test_nodes_and_links_show_daemons_as_tables_json_and_pictures(tmp_path: Path
         text=True,
         timeout=60,
     )
-    assert (ran.returncode, "nobody answered" in ran.stderr) == (1, True)
+    assert (ran.returncode, "no node answered" in ran.stderr) == (1, True)

@@ -164,7 +164,7 @@ def test_a_dead_port_is_not_connected_to_itself_and_stays_free(
     caller = Peer(url, prefix=host.prefix, reconnect_max_s=0.05)
     peers.append(caller)
     caller.connected()
-    why = "nobody listens there: it connected to itself"
+    why = "no program listens there: it connected to itself"
     assert caller.ask("wait_event", event="LinkReconnecting", why=why)
     laboratory.run(*host.prefix, "sysctl", "-qw", "net.ipv4.ip_local_port_range=41000 42000")
     called = Peer(url, prefix=host.prefix, listen=True)

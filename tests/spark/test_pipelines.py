@@ -154,5 +154,5 @@ def test_commands_audit_and_say_what_is_wrong(spark, store, client, tmp_path):
     away = ("--store", "grpc://127.0.0.1:1", "--option", "storeTimeout=200ms")
     for words in (("audit",), ("stats", "--window", "1h"), ("archive", ">", str(tmp_path / "archive"))):
         failed = command(*words, *away, status=1)
-        assert "nobody answered at grpc://127.0.0.1:1" in failed.stderr
+        assert "no store answered at grpc://127.0.0.1:1" in failed.stderr
         assert "Traceback" not in failed.stderr

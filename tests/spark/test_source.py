@@ -204,7 +204,7 @@ def wait_until(reached, seconds=60):
     [
         ({"colour": "red"}, "format shoal has no option colour when it reads"),
         ({"startingOffsets": "soon"}, "option startingOffsets must be earliest, latest"),
-        ({"store": "grpc://127.0.0.1:1", "storeTimeout": "200ms"}, "nobody answered at grpc://127.0.0.1:1"),
+        ({"store": "grpc://127.0.0.1:1", "storeTimeout": "200ms"}, "no store answered at grpc://127.0.0.1:1"),
         ({"store": "/nowhere"}, "must be grpc://host:port or a store's directory"),
         ({"domain": "another"}, "option domain says 'another', but the store at"),
         ({"maxOffsetsPerTrigger": "5"}, "option maxOffsetsPerTrigger is for spark.readStream"),

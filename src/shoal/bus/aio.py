@@ -123,7 +123,7 @@ def listen(url: str, *, admit: Admit | None = None, **options: Unpack[ConnectOpt
     connection, role = split_roles(rest)
     config = resolve_listening(url, connection)
     if admit is not None and not config.has_links:
-        raise ConfigError(f"admit decides about those who say hello, which nobody does on {config.scheme}://")
+        raise ConfigError(f"admit decides about programs that connect, and none does on {config.scheme}://")
     bus = Bus(config)
     with closing_on_error(bus._connection):
         if bus.config.has_links:
@@ -137,10 +137,10 @@ class Bus(Handle):
     """A connection for one event loop: publishes, subscribes, asks and answers.
 
     Made by `connect`. Use it in an `async with` statement: leaving the block waits until every member has
-    everything, as long as that gets on, and warns (`UndeliveredWarning`) if somebody still lacks messages
+    everything, as long as they make progress, and warns (`UndeliveredWarning`) if one still lacks messages
     then.
 
-    One that nobody refers to any more, nor to one of its subscriptions, is closed without lingering; its
+    A connection without a reference to it or to one of its subscriptions is closed without lingering; its
     callbacks end, with a `ResourceWarning`. A callback that refers to its own connection keeps it open.
     """
 
@@ -158,7 +158,7 @@ class Bus(Handle):
         self._connects = False
         channels = self._connection.channels
         self._finalizer = weakref.finalize(self, _abandon, self._listeners, channels, repr(self))
-        # Whoever is open at exit is closed there, and that is no reason to warn.
+        # A connection that is open at exit is closed there, and that is no reason to warn.
         self._finalizer.atexit = False
 
     @property
@@ -438,7 +438,7 @@ class Bus(Handle):
         return subscription
 
     async def unsubscribe(self, name: str, *, shared: bool = False, timeout_s: float | None = None) -> None:
-        """Forget a durable subscription, and what is kept for it. As `shoal.Bus.unsubscribe`."""
+        """Remove a durable subscription, and its backlog. As `shoal.Bus.unsubscribe`."""
         check_flag("shared", shared)
         body: dict[str, Any] = {"op": "unsubscribe", "name": name, "shared": shared}
         if not shared and self._connection.client.client_id is not None:
@@ -482,7 +482,7 @@ class Bus(Handle):
         return queue
 
     def temporary_topic(self) -> str:
-        """The name of a topic that nobody else has: for answers, named as `reply_to`."""
+        """The name of a topic of this connection alone: for answers, named as `reply_to`."""
         name = f"{TEMPORARY}{self.publisher:016x}/{self._connection.next_temporary()}"
         for channel in self._connection.channels:
             channel.say({"op": "temporary", "topic": name})
@@ -721,7 +721,7 @@ class Bus(Handle):
         )
 
     async def wait_for_subscribers(self, topic: str, count: int = 1, timeout_s: float | None = 30.0) -> bool:
-        """Wait until so many nodes subscribe to a topic; false if the time was over first."""
+        """Wait until `count` nodes subscribe to a topic; false if the time was over first."""
         check_count("count", count)
         check_seconds("timeout_s", timeout_s, none="no end")
         return await self._doorbell.run(
@@ -815,7 +815,7 @@ class Bus(Handle):
     async def _finish_callbacks(self, patience_s: float) -> None:
         """Let callbacks that are under way end; no other is called any more."""
         for subscription in self._listeners.values():
-            # Whoever waits in a loop that is closed cannot be woken.
+            # A task of a closed loop cannot be woken.
             with contextlib.suppress(RuntimeError):
                 subscription._stop()
         current = asyncio.current_task()
@@ -881,7 +881,7 @@ async def _listen_stored(
     subscription: StoredSubscription, callback: Callback, target: "weakref.ref[Bus]"
 ) -> None:
     """Await the callback with every message; one whose callback fails comes again."""
-    # Why it cannot be opened is for whoever awaits the subscription.
+    # Why it cannot be opened is raised where the subscription is awaited.
     await asyncio.wait([subscription._opening])
     if not subscription._is_open:
         return
@@ -897,7 +897,7 @@ async def _listen_stored(
 
 
 async def _failed(bus: "Bus | None", callback: Callback, message: Message, error: Exception) -> None:
-    """A callback raised: log it, and tell whoever asked."""
+    """A callback raised: log it, and tell the program that asked."""
     if bus is None:
         return
     bus._connection.say_failed(callback, message, error)
@@ -907,7 +907,7 @@ async def _failed(bus: "Bus | None", callback: Callback, message: Message, error
 
 
 def _listened(listeners: dict[asyncio.Task[None], Subscription], listener: asyncio.Task[None]) -> None:
-    """A listener ended. One that was cancelled did so with its loop, and nobody closed the connection."""
+    """A listener ended. One that was cancelled ended with its loop, while the connection was open."""
     if not listener.cancelled():
         del listeners[listener]
 
@@ -921,7 +921,7 @@ async def _arrived(target: "weakref.ref[Connection]", message: Message) -> None:
 def _abandon(
     listeners: "dict[asyncio.Task[None], Subscription]", channels: "list[StoreChannel]", name: str
 ) -> None:
-    """Nobody has the connection any more: end its callbacks, whose tasks would keep it open."""
+    """The connection has no reference any more: end its callbacks, whose tasks would keep it open."""
     for channel in channels:
         channel.stop()
     if not listeners:

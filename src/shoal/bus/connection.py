@@ -278,13 +278,13 @@ class Connection:
         return states if self.links is None else states + self.links.states()
 
     def unreached(self) -> str:
-        """Where it connects to and never reached anybody, in words; nothing if it reached somebody."""
+        """Where it connects to and never reached a program, in words; nothing if it reached one."""
         if self._groups or self.links is None or not self.node.has_unconfirmed():
             return ""
         return ", ".join(self.links.unreached())
 
     def shut_down(self) -> bool:
-        """Leave without waiting for anybody: whether everybody had everything."""
+        """Leave without waiting: whether every member had everything."""
         self.close_channel(0.0, nobody)
         if self._retained is not None:
             self._retained.close()
@@ -603,7 +603,7 @@ class Connection:
         return told
 
     def on_change(self) -> None:
-        """Something changed: log what deserves it, and end requests that nobody will answer."""
+        """Something changed: log what deserves it, and end requests that no program will answer."""
         self.drain()
         if not self.closed:
             self.replies.check(self.node)

@@ -58,7 +58,7 @@ class SubscriptionsChanged:
 class MessagesLost:
     """Messages of a node are lost to us for good.
 
-    After another router took over, for five seconds also those that may have been for nobody: a selector may
+    After another router took over, for five seconds also those that may have had no reader: a selector may
     have excluded them, or their publisher did not know of us yet.
     """
 
@@ -156,7 +156,7 @@ class LinkReconnecting:
 
     #: The address to connect to.
     link: str
-    #: After so many seconds.
+    #: After this many seconds.
     delay_s: float
     #: Why the attempt before failed.
     why: str
@@ -164,7 +164,7 @@ class LinkReconnecting:
 
 @dataclass(frozen=True, slots=True)
 class LinkRefused:
-    """Somebody connected who was not let in."""
+    """A program connected and was not let in."""
 
     #: The address listened at.
     link: str
@@ -176,7 +176,7 @@ class LinkRefused:
 
 @dataclass(frozen=True, slots=True)
 class EventsDropped:
-    """Events before the next one are gone: nobody took them, and 10,000 newer ones came."""
+    """Events before the next one are gone: the program did not take them, and 10,000 newer ones came."""
 
     #: How many.
     count: int
@@ -329,9 +329,9 @@ _LOOKS_MAX = 8
 
 
 class EventLog:
-    """Events that nobody has taken yet. May be shared between threads.
+    """Events that the program has not taken yet. May be shared between threads.
 
-    Beyond `EVENTS_MAX` the oldest give way, and whoever takes the next one is told first how many did.
+    Beyond `EVENTS_MAX` the oldest give way, and the next event says how many did.
     """
 
     def __init__(self) -> None:
@@ -349,13 +349,13 @@ class EventLog:
     ) -> bool:
         """Add what the extension module has, and what became of links; false once there will be no more.
 
-        A link is up before whoever is behind it joins, and down after it has left.
+        A link is up before the member behind it joins, and down after it has left.
         """
         # One at a time, so that they stay in order.
         with self._lock:
             taken = take()
             members, links = taken or [], []
-            # Until nothing is between the two: whoever left before a link was down is known then.
+            # Until nothing is between the two: a member that left before a link was down is known then.
             for _ in range(_LOOKS_MAX):
                 if not (found := take_links()):
                     break
@@ -382,7 +382,7 @@ class EventLog:
             self._dropped += gone.count if isinstance(gone, EventsDropped) else 1
 
     def take(self) -> Event | None:
-        """The oldest event that nobody took, and before it how many older ones are gone."""
+        """The oldest event, and before it how many older ones are gone."""
         with self._lock:
             if self._dropped:
                 count, self._dropped = self._dropped, 0

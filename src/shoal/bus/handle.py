@@ -54,11 +54,11 @@ class Handle:
 
     @property
     def members(self) -> list[int]:
-        """The node ids of everybody else in the domain."""
+        """The node ids of all other members of the domain."""
         return self._connection.node.members
 
     def subscribers(self, topic: str) -> list[int]:
-        """The node ids of those who subscribe to a topic, as far as known; our own among them if we do."""
+        """The node ids of a topic's subscribers, as far as known; our own among them if we subscribe."""
         return self._connection.node.subscribers(topic)
 
     @property
@@ -80,7 +80,7 @@ class Handle:
     def network(self) -> list[NetworkNode]:
         """The whole network as this node knows it: routers, nodes with several links, where those lead.
 
-        A node that is no router and has one link knows nobody but itself.
+        A node that is no router and has one link knows only itself.
         """
         if self.closed:
             return []
@@ -102,7 +102,7 @@ class Handle:
 
         Args:
             url: where.
-            admit: decides who is let in, as in `shoal.listen`; everybody if not given.
+            admit: decides who is let in, as in `shoal.listen`; all programs if not given.
             cost: what a step over each of these links costs, as in `connect`.
 
         Raises:

@@ -182,7 +182,7 @@ def next_event(connection: Connection, timeout_s: float | None) -> Operation[eve
 
 
 def until_closed(connection: Connection, timeout_s: float | None) -> Operation[bool]:
-    """Wait until somebody closes the connection; false if the time was over first."""
+    """Wait until the connection is closed; false if the time was over first."""
     deadline = _deadline(timeout_s)
     while not connection.closed:
         if _is_over(deadline):
@@ -218,7 +218,7 @@ class Undelivered:
         parts += [_unconfirmed(node) for node in self.unconfirmed]
         parts += [_lost(node) for node in self.losers]
         parts += [_UNSETTLED] if self.unsettled else []
-        parts += [f"nobody was reached at {self.unreached}"] if self.unreached else []
+        parts += [f"no program was reached at {self.unreached}"] if self.unreached else []
         return ", ".join(parts)
 
 

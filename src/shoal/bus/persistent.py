@@ -213,7 +213,9 @@ class Persistence:
             except StoreUnavailableError:
                 if deadline is not None or self.chain.stored == before:
                     why = (
-                        f"it took nothing for {seconds(patience_s)}" if patience_s else "nobody waited for it"
+                        f"it took nothing for {seconds(patience_s)}"
+                        if patience_s
+                        else "there was no time to wait for it"
                     )
                     break
             except ClosedError:

@@ -38,7 +38,7 @@ def declaration(
     dead_letter: str | None = None,
     dead_letter_expired: bool | None = None,
 ) -> Body:
-    """What a queue is told, as a store takes it; what is not given stays as it is."""
+    """The options of a queue, as a store takes them; what is not given stays as it is."""
     for name, seconds in (
         ("expires_after_s", expires_after_s),
         ("backoff_s", backoff_s),
@@ -74,7 +74,7 @@ class QueueBase:
     def __init__(self, name: str, options: Body | None = None) -> None:
         self._topic = check_queue_name(name)
         self._name = QueueName(name)
-        #: What it is told, as a store takes it. Whoever consumes says it again to each store that it finds.
+        #: Its options, as a store takes them. A consumer gives them to each store that it finds.
         self._options = options or {}
 
     @property
@@ -216,7 +216,7 @@ class Queue(QueueBase):
         )
 
     def _consumer(self, timeout_s: float | None = None) -> Consumer:
-        """The bus's own consumer. Whoever receives first opens it, and others wait for that."""
+        """The bus's own consumer. The first thread that receives opens it, and others wait for that."""
         own = self._bus._receivers.get(self._name)
         if own is not None and not own.closed:
             return own
@@ -303,7 +303,7 @@ class Queue(QueueBase):
         """Forget the queue and what is in it: how many messages that were.
 
         Raises:
-            InUseError: somebody consumes, or `if_empty` and it is not.
+            InUseError: a program consumes, or `if_empty` and it is not.
         """
         check_flag("if_empty", if_empty)
         body = self._say("delete", if_empty=if_empty)

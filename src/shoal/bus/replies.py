@@ -4,7 +4,7 @@ A request names a reply topic and carries a number as its correlation id. An ans
 the same number. Its property `_reply` says that it is not the only one (`more`), or that the answerer failed
 (`error`: the body then has the exception's name and text).
 
-When nobody will answer, because nobody subscribes or everybody who was asked has left, the connection tells
+When no program will answer, because none subscribes or all that were asked have left, the connection tells
 itself so by the same way (`nobody`, with the reason as its body): what they answered before is in the queue
 already, and comes first.
 """
@@ -84,7 +84,7 @@ class Replies:
             waiting.put(message)
 
     def check(self, node: _core.Node) -> None:
-        """Something changed: end requests of which it turns out that nobody will answer."""
+        """Something changed: end requests that no program will answer."""
         # Not the dictionary itself, which other threads change.
         with self._lock:
             waiting_now = list(self._waiting.items())
@@ -110,10 +110,10 @@ class Replies:
         here = {node.node, *node.members}
         for number, waiting in requests:
             if not waiting.asked:
-                self._end(node, number, waiting, f"nobody subscribes to {topic!r}")
+                self._end(node, number, waiting, f"no program subscribes to {topic!r}")
             elif waiting.asked.isdisjoint(here):
-                # Whoever stays may still answer, though it subscribes no more.
-                self._end(node, number, waiting, f"everybody who was asked on {topic!r} has left")
+                # A member that stays may still answer, though it subscribes no more.
+                self._end(node, number, waiting, f"all programs that were asked on {topic!r} have left")
 
     def _end(self, node: _core.Node, number: str, waiting: Waiting, why: str) -> None:
         # If there is no room, the queue has answers, and the next change is soon.
@@ -185,7 +185,7 @@ def no_reply(topic: str, timeout_s: float, answers: int = 0) -> ShoalError:
     """The error of a request that was not answered in time."""
     if answers:
         return NoReplyError(f"{answers} answers came on {topic!r}, and then none within {timeout_s} s")
-    return NoReplyError(f"nobody answered on {topic!r} within {timeout_s} s")
+    return NoReplyError(f"no program answered on {topic!r} within {timeout_s} s")
 
 
 def reply_to(request: Message) -> str:

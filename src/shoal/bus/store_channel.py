@@ -749,7 +749,7 @@ class StoreChannel:
             connection = bus._connection
             run(connection, operations.dial(connection, [config.target()]))
             if not self._url and not any(state.state == "up" for state in bus.links):
-                raise FullError(f"nobody answers at {target.url}")
+                raise FullError(f"no store answers at {target.url}")
         except BaseException:
             bus.close(0.0)
             raise

@@ -54,7 +54,7 @@ NAME_BYTES_MAX: Final = 200
 ERRORS: Final = {
     "VERSION": "the other side speaks another version of the protocol",
     "CLOSING": "the store is closing",
-    "IN_USE": "somebody else uses it",
+    "IN_USE": "another program uses it",
     "NO_SESSION": "the session is over, or never began",
     "NO_CONSUMER": "the session has no such consumer",
     "NO_CLIENT_ID": "a durable subscription of one's own needs a client id",
@@ -69,7 +69,7 @@ ERRORS: Final = {
     "HOLE": "rows before these are missing",
     "LEASE": "the lease is over: what was delivered under it was given back",
     "DENIED": "a token is missing or wrong, or it belongs to another principal",
-    "FAILED": "the store failed, and takes nothing more",
+    "FAILED": "the store failed, and accepts no more requests",
 }
 
 #: What a store says to a session: the fields that each `op` must have, and their types.

@@ -68,7 +68,7 @@ class Subscription(SubscriptionBase):
     """Messages that match a pattern: iterate over it, or call `receive`. May be shared between threads.
 
     Made by `Bus.subscribe`. An iteration ends when the subscription is closed, or its connection, and
-    everything that had arrived was read. One that nobody refers to any more ends by itself.
+    everything that had arrived was read. One without a reference ends by itself.
     """
 
     __slots__ = ("__weakref__",)

@@ -99,7 +99,7 @@ def connect(url: str | None = None, **options: Unpack[ConnectOptions]) -> "Bus":
 
     Raises:
         ConfigError: an option cannot work, or two contradict each other.
-        LinkError: the network cannot be used, or with `required` nobody was reached.
+        LinkError: the network cannot be used, or with `required` no program was reached.
         LinkRefusedError: the other end refuses us, or cannot be trusted.
     """
     rest, client = split_client(options)
@@ -122,7 +122,7 @@ def listen(url: str, *, admit: Admit | None = None, **options: Unpack[ConnectOpt
         url: `tcp://address:port`, or the same with `tls`, `ws` or `wss`, or a link of your own. Without an
             address only programs of this machine can connect; `tcp://0.0.0.0:7474` is every address of this
             host. Port 0 is a free one: see `Bus.links`.
-        admit: decides about everybody who connects and says hello: a function that takes a
+        admit: decides about every program that connects and says hello: a function that takes a
             `shoal.link.Guest`, and returns whether it is let in, or raises `LinkRefusedError` with a reason.
             It is called on a thread of its own, and has five seconds.
         options: as for `connect`.
@@ -135,7 +135,7 @@ def listen(url: str, *, admit: Admit | None = None, **options: Unpack[ConnectOpt
     connection, role = split_roles(rest)
     config = resolve_listening(url, connection)
     if admit is not None and not config.has_links:
-        raise ConfigError(f"admit decides about those who say hello, which nobody does on {config.scheme}://")
+        raise ConfigError(f"admit decides about programs that connect, and none does on {config.scheme}://")
     bus = Bus(config)
     bus._connection.take_role(role)
     bus._connection.take_client(client)
@@ -151,10 +151,10 @@ class Bus(Handle):
     """A connection: publishes, subscribes, asks and answers. May be shared between threads.
 
     Made by `connect`. Use it in a `with` statement: leaving the block waits until every member has
-    everything, as long as that gets on, and warns (`UndeliveredWarning`) if somebody still lacks messages
+    everything, as long as they make progress, and warns (`UndeliveredWarning`) if one still lacks messages
     then.
 
-    One that nobody refers to any more, nor to one of its subscriptions, is closed without lingering; its
+    A connection without a reference to it or to one of its subscriptions is closed without lingering; its
     callbacks end, with a `ResourceWarning`. A callback that refers to its own connection keeps it open.
     """
 
@@ -167,20 +167,20 @@ class Bus(Handle):
         self._answers: Subscription | None = None
         #: Consumers of `Queue.receive`, by the queue's name.
         self._receivers: dict[str, Consumer] = {}
-        #: Held by whoever opens one of them, which may take as long as there is no store.
+        #: Held by the thread that opens one of them, which may take as long as there is no store.
         self._openings: dict[str, threading.Lock] = {}
         # A message costs no Python call of ours: this is the extension's own method.
         self.__dict__["publish"] = self._connection.node.publish
         try:
             self._watch: Watch | None = Watch(self._connection)
         except OSError as error:
-            # Whoever cannot have the connection must not leave a member behind.
+            # A program that cannot have the connection must not leave a member behind.
             self._connection.closed = True
             self._connection.shut_down()
             raise LinkError(f"the connection cannot be watched: {error}") from error
         channels = self._connection.channels
         self._finalizer = weakref.finalize(self, _abandon, self._threads, channels, self._watch, repr(self))
-        # Whoever is open at exit is closed there, and that is no reason to warn.
+        # A connection that is open at exit is closed there, and that is no reason to warn.
         self._finalizer.atexit = False
 
     @overload
@@ -278,10 +278,10 @@ class Bus(Handle):
             reply_to: the topic that answers go to, or the queue if it is a `shoal.types.QueueName`.
             type: the application's name for this kind of message (JMSType).
             persistent: a store keeps it: this waits until it is durable there, or in the outbox.
-            delivery_delay_s: durable subscriptions get it so many seconds later; others get it at once.
+            delivery_delay_s: durable subscriptions get it this many seconds later; others get it at once.
             timestamp: when it was published, as `time.time()` says it, if that is not now.
             connection: which of the program's own connections publishes it, where it tells several apart.
-            window: of a persistent message: do not wait for this one, but until all but so many are durable.
+            window: of a persistent message: do not wait for this one, but until all but `window` are durable.
                 `flush` waits for the rest; why others were refused is raised by the next call.
             timeout_s: how long to wait while members take no more, where `when_full` is `block`, or for the
                 store; `None` is for ever.
@@ -380,7 +380,7 @@ class Bus(Handle):
             callback: a function that is called with every message, on a thread of the subscription's own.
                 Closing the subscription does not take back what has arrived: the callback gets that, too.
                 What it raises is logged, ten times in ten seconds at the most, and the next message
-                follows; the sender of a request is told (`RemoteError`).
+                follows; the sender of a request gets a `RemoteError`.
             selector: a condition on properties and headers as in JMS, `"region = 'EU' AND JMSPriority > 4"`.
             correlation: a condition on correlation ids, `"[#7;#13]"`.
             no_local: leave out what this connection publishes itself.
@@ -398,21 +398,21 @@ class Bus(Handle):
             retained: of every publisher, the last value of each topic comes first (`publish(retain=True)`),
                 then its live messages. This waits until the publishers answered, and on a network half a
                 second longer, for those that are not known yet.
-            durable: a name: a store keeps the subscription, and what is published while nobody reads it. It
+            durable: a name: a store keeps the subscription, and what comes while the reader is away. It
                 belongs to this connection's `client_id`. What is not persistent comes if the store hears it.
-            shared: a name: everybody who subscribes with it shares the messages, each goes to one of them.
+            shared: a name: all subscribers with this name share the messages, each goes to one of them.
                 With `durable=True` a store keeps it, for no client id in particular.
             stored: of a durable or shared one: `ack`, `"auto"` or `"manual"`; `prefetch`, how many messages
                 may be here before they are asked for, by default as many as are read in 0.1 s; `start`, where
                 a new one begins, `"new"`, `"earliest"` or an offset; `expires_after_s`, `backlog_max_bytes`
-                and `on_full`, `"refuse"` or `"drop_oldest"`, which bound what is kept for it; `timeout_s`,
+                and `on_full`, `"refuse"` or `"drop_oldest"`, which bound its backlog; `timeout_s`,
                 how long to wait for the store.
 
         Raises:
             InvalidTopicError: the pattern is none.
             InvalidSelectorError: the selector or the correlation filter is none.
             NoStoreError: it is durable, and the domain has no store.
-            InUseError: somebody else has this durable subscription, or the client id.
+            InUseError: another program has this durable subscription, or the client id.
             FlushError: with `wait`, not every router answered; it is subscribed to all the same until then,
                 and no longer afterwards.
         """
@@ -501,14 +501,14 @@ class Bus(Handle):
         return subscription
 
     def unsubscribe(self, name: str, *, shared: bool = False, timeout_s: float | None = None) -> None:
-        """Forget a durable subscription, and what is kept for it.
+        """Remove a durable subscription, and its backlog.
 
         Args:
             name: what it was called.
             shared: it is a shared one, which belongs to no client id.
 
         Raises:
-            InUseError: somebody reads it.
+            InUseError: a program reads it.
             InvalidDestinationError: there is none.
         """
         check_flag("shared", shared)
@@ -524,12 +524,12 @@ class Bus(Handle):
         skips. Returns the offset: nothing below what retention has kept, nothing beyond the end.
 
         Args:
-            name: what it is called. Nobody may read it meanwhile.
+            name: what it is called. No program may read it meanwhile.
             to: an offset, a `datetime` with a time zone, `"earliest"` or `"latest"`.
             shared: it is a shared one, which belongs to no client id.
 
         Raises:
-            InUseError: somebody reads it.
+            InUseError: a program reads it.
             InvalidDestinationError: there is none.
         """
         check_flag("shared", shared)
@@ -538,13 +538,13 @@ class Bus(Handle):
         return int(answer["from"])
 
     def queue(self, name: str, **options: Unpack[QueueOptions]) -> Queue:
-        """A queue: a message goes to exactly one of those who receive from it.
+        """A queue: a message goes to exactly one receiver.
 
         It comes into being when it is first used.
 
         Args:
             name: what it is called, such as `orders`.
-            options: what it is told, if anything: `expires_after_s`, after which a queue that nobody uses is
+            options: what the store is to do, if anything: `expires_after_s`, after which an unused queue is
                 forgotten; `backlog_max_bytes` and `on_full`, `"refuse"` or `"drop_oldest"`;
                 `deliveries_max`, after which a message goes to the `dead_letter` queue, and with
                 `dead_letter_expired=True` one that expires, too; `backoff_s` and `backoff_max_s`, how long
@@ -563,7 +563,7 @@ class Bus(Handle):
         return queue
 
     def temporary_topic(self) -> str:
-        """The name of a topic that nobody else has: for answers, named as `reply_to`."""
+        """The name of a topic of this connection alone: for answers, named as `reply_to`."""
         name = f"{TEMPORARY}{self.publisher:016x}/{self._connection.next_temporary()}"
         for channel in self._connection.channels:
             channel.say({"op": "temporary", "topic": name})
@@ -579,7 +579,7 @@ class Bus(Handle):
         Raises:
             NoStoreError: there is no store. An outbox is none.
         """
-        # Beside an outbox nothing goes into anybody's memory.
+        # Beside an outbox nothing goes into a program's memory.
         memory = self._connection.client.outbox is None
         channel = self._connection.ready_channel("a transaction", timeout_s, memory=memory)
         return Transaction(self, channel, id, timeout_s)
@@ -608,7 +608,7 @@ class Bus(Handle):
         Args:
             url: where.
             cost: what a step over this link costs, from 1 to 1,000,000: routers take the cheapest way. A
-                group costs 1 and another link 2 if nobody says so; of what both ends say the more counts.
+                group costs 1 and another link 2 by default; of what both ends say the more counts.
 
         Raises:
             LinkRefusedError: the other end refuses us.
@@ -622,12 +622,12 @@ class Bus(Handle):
         run(connection, operations.dial(connection, [target_of(url, self.config.port)], cost))
 
     def disconnect(self, url: str) -> None:
-        """Give up a link that `connect` or `listen` made, and say goodbye to whoever is behind it.
+        """Give up a link that `connect` or `listen` made, and say goodbye to the programs behind it.
 
         What was published is still sent, as far as that takes no longer than a second.
 
         Args:
-            url: the one that the link was made with, or that `listen` returned.
+            url: as the link was made with, or as `listen` returned it.
 
         Raises:
             ConfigError: there is no such link.
@@ -646,8 +646,8 @@ class Bus(Handle):
         """Publish a question and return the first answer.
 
         Raises:
-            NoRespondersError: nobody subscribes to the topic, or everybody who was asked has left.
-            NoReplyError: nobody answered within `timeout_s`.
+            NoRespondersError: no program subscribes to the topic, or all that were asked have left.
+            NoReplyError: no program answered within `timeout_s`.
             RemoteError: the answerer's callback failed.
             ClosedError: the connection is closed, or was meanwhile.
         """
@@ -672,13 +672,13 @@ class Bus(Handle):
 
         Args:
             timeout_s: how long to wait for each answer.
-            responders: end after the last answer of so many; `None` is as many as subscribe to the topic now.
+            responders: end after the last answers of this many; `None` is all subscribers of now.
                 How many those are behind a router is not known: then it ends when no answer came for
                 `timeout_s`.
 
         Raises:
-            NoRespondersError: nobody subscribes to the topic, or everybody who was asked has left.
-            NoReplyError: no answer came for `timeout_s`, though not everybody had given the last one.
+            NoRespondersError: no program subscribes to the topic, or all that were asked have left.
+            NoReplyError: no answer came for `timeout_s`, though not all had given their last one.
             RemoteError: the callback of one that was asked failed.
             ClosedError: the connection is closed, or was meanwhile.
         """
@@ -765,7 +765,7 @@ class Bus(Handle):
         )
 
     def wait_for_subscribers(self, topic: str, count: int = 1, timeout_s: float | None = 30.0) -> bool:
-        """Wait until so many nodes subscribe to a topic; this one counts if it does.
+        """Wait until `count` nodes subscribe to a topic; this one counts if it does.
 
         Returns:
             Whether they do; false if the time was over first. `None` as `timeout_s` waits for ever.
@@ -781,7 +781,7 @@ class Bus(Handle):
 
         Raises:
             FlushError: some member has not; `silent` names those that did not answer, `lost_by` those that
-                lost messages for good since the last flush that everybody answered. Or the store has not:
+                lost messages for good since the last flush that all answered. Or the store has not:
                 `unstored` says how many messages it lacks, and if none, everything persistent is safe.
             StoreError: why the store refused messages that were published with a `window`.
         """
@@ -805,10 +805,10 @@ class Bus(Handle):
     def events(self, timeout_s: float | None = None) -> Iterator[Event]:
         """What happens in the domain: see `shoal.Event`.
 
-        Events since the connection was made are kept, at most 10,000, until somebody takes them.
+        Events since the connection was made are kept, at most 10,000, until a call takes them.
 
         Args:
-            timeout_s: the iteration ends when nothing happened for so long; `None` goes on until the
+            timeout_s: the iteration ends when nothing happened for this time; `None` goes on until the
                 connection closes.
         """
         check_seconds("timeout_s", timeout_s, none="no end")
@@ -836,13 +836,13 @@ class Bus(Handle):
 
         A callback that is under way is waited for, at most a second or half of `linger_s`, and may still
         publish; none is called any more. Then members are waited for, as long as they get on, and a store
-        that lacks messages, which may be away for five seconds. If somebody still lacks messages in the end,
+        that lacks messages, which may be away for five seconds. If a member still lacks messages in the end,
         a warning is logged that says who lacks how much. A request that waits for its answer ends with
         `ClosedError`. Closing again does nothing; closing inside a callback is allowed.
 
         Args:
-            linger_s: how long all of it may take; 0 waits for nobody, `None` is as long as members get on.
-            stall_s: members that acknowledge nothing new for so long are not waited for.
+            linger_s: how long all of it may take; 0 does not wait, `None` waits while members make progress.
+            stall_s: this does not wait for members that acknowledge nothing new for this time.
 
         Returns:
             Whether every member has everything, and the store what it was to keep.
@@ -932,7 +932,7 @@ def _next_outcome(outcomes: SimpleQueue[Outcome], topic: str, timeout_s: float, 
 def _failed(
     target: "weakref.ref[Connection]", callback: Callback, message: Message, error: BaseException
 ) -> None:
-    """A callback raised: log it, and tell whoever asked."""
+    """A callback raised: log it, and tell the program that asked."""
     connection = target()
     if connection is None:
         return
@@ -948,7 +948,7 @@ def _abandon(
     watch: Watch | None,
     name: str,
 ) -> None:
-    """Nobody has the connection any more: end its callbacks, whose threads would keep it open."""
+    """The connection has no reference any more: end its callbacks, whose threads would keep it open."""
     for channel in channels:
         channel.stop()
     called = [thread for thread in threads if thread.thread.is_alive()]

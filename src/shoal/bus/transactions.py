@@ -150,7 +150,7 @@ class TransactionBase:
         return f"ID:{self._chain.publisher:016x}-{self._chain.chain}-{number}"
 
     def _need_store(self) -> None:
-        """Refuse what nobody keeps: there may be queues in memory, but no store."""
+        """Refuse where there is no store: there may be queues in memory alone."""
         raise no_store(KEPT)
 
     def ack(self, message: Message) -> None:
@@ -260,7 +260,7 @@ class Transaction(TransactionBase):
     """Sends and acknowledgements that are done together, or not at all. For one thread at a time.
 
     Made by `Bus.transaction`. Use it in a `with` statement: it commits when the block ends, and rolls back
-    when it raises. Nothing of it is seen by anybody before it is durable.
+    when it raises. No program sees any of it before it is durable.
     """
 
     def __init__(
@@ -299,7 +299,7 @@ class Transaction(TransactionBase):
         """Do everything, and wait until it is durable.
 
         Raises:
-            TransactionRolledBackError: a message it acknowledges was given to somebody else meanwhile.
+            TransactionRolledBackError: a message it acknowledges was given to another consumer meanwhile.
             StoreFullError: the store takes no more. It was rolled back.
             StoreUnavailableError: the store did not answer in time; it may still commit, now or later. Call
                 `commit` again to learn the outcome; `rollback` is refused until it is known.

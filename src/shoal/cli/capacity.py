@@ -146,7 +146,7 @@ def _show(found: "Capacity") -> None:
 def live(
     daemon: Annotated[str, typer.Argument(help="The daemon's HTTP address: http://127.0.0.1:7480.")],
     seconds: Annotated[
-        float | None, typer.Option(min=1.0, help="End after so many seconds; otherwise with Ctrl-C.")
+        float | None, typer.Option(min=1.0, help="Seconds to watch; without it, until Ctrl-C.")
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print a line of JSON each second.")] = False,
 ) -> None:

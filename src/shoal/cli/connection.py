@@ -12,9 +12,9 @@ import shoal
 from shoal.errors import ConfigError, HistoryError, InvalidSelectorError, InvalidTopicError, ShoalError
 from shoal.messages import Line
 
-#: What was asked for failed.
+#: The command failed.
 FAILED = 1
-#: What was asked for makes no sense.
+#: The command line is wrong.
 WRONG_COMMAND = 2
 #: What shells report for a program that Ctrl-C ended.
 INTERRUPTED = 130
@@ -61,7 +61,7 @@ def plain_endings(command: str) -> Iterator[None]:
     except KeyboardInterrupt:
         raise typer.Exit(INTERRUPTED) from None
     except BrokenPipeError:
-        # Whoever read the output has seen enough.
+        # The reader of the output has seen enough.
         raise typer.Exit(FAILED) from None
     except InvalidSelectorError as error:
         # A caret has to stand where it points.

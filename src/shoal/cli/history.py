@@ -71,7 +71,7 @@ def history(
         str | None, typer.Option("--to", metavar="WHERE", help="The same; what is there is not included.")
     ] = None,
     limit: Annotated[
-        int | None, typer.Option(min=0, help="At most so many messages. Without it, a table shows 20.")
+        int | None, typer.Option(min=0, help="Messages at the most. Without it, a table shows 20.")
     ] = None,
     columns: Annotated[str | None, typer.Option(help="Columns, separated by commas, in this order.")] = None,
     property_: Annotated[
@@ -193,7 +193,7 @@ def _show(reader: "History", patterns: list[str], query: dict[str, Any], as_json
 
 
 def _tell_of_gaps(reader: "History", rows: list[dict[str, Any]], query: dict[str, Any]) -> None:
-    """Say on standard error what the store missed where the rows are, whoever published it."""
+    """Print on standard error what the store missed in the range of the rows, of any publisher."""
     place = {name: query[name] for name in ("start", "from_time", "end", "to_time") if name in query}
     if rows and "offset" in rows[-1] and len(rows) == query["limit"]:
         place = {name: value for name, value in place.items() if name in ("start", "from_time")}

@@ -29,7 +29,7 @@ def members(
     domain: Domain = None,
     interface: Interface = None,
 ) -> None:
-    """Print who is in the domain, and what they subscribe to. The status is 1 if nobody is there."""
+    """Print the members of the domain, and what they subscribe to. The status is 1 if there are none."""
     with plain_endings("members"), connect(url, domain, interface) as bus:
         patterns: dict[int, set[str]] = {}
         deadline = time.monotonic() + wait
@@ -44,7 +44,7 @@ def members(
             for event in bus.events():
                 _watch(json, patterns, event)
         elif not bus.members:
-            typer.echo(f"shoal members: nobody answered within {wait:g} s", err=True)
+            typer.echo(f"shoal members: no member answered within {wait:g} s", err=True)
             raise typer.Exit(1)
 
 

@@ -15,13 +15,13 @@ Properties = Annotated[
     typer.Option("--property", metavar="NAME=VALUE", help="A property; may be repeated."),
 ]
 Priority = Annotated[int, typer.Option(min=0, max=9, help="0 is least urgent, 9 most.")]
-Ttl = Annotated[float | None, typer.Option(help="Seconds after which nobody wants it any more.")]
+Ttl = Annotated[float | None, typer.Option(help="Seconds after which it is not delivered any more.")]
 JsonBody = Annotated[bool, typer.Option("--json-body", help="The body is JSON.")]
 Stdin = Annotated[bool, typer.Option("--stdin", help="Send each line of standard input.")]
 
 
 def bodies(text: str | None, as_json: bool, count: int, stdin: bool) -> Iterator[Any]:
-    """The bodies to send: one, so many times, 0 is for ever; or the lines of standard input."""
+    """The bodies to send: one, `count` times (0 is for ever), or the lines of standard input."""
     if stdin:
         if text is not None or count != 1:
             raise typer.BadParameter(

@@ -1,6 +1,6 @@
 """Messages as text: for people, and as JSON for programs.
 
-Anybody in the group may publish anything. So a message is one line whatever is in it, nothing in it reaches
+A member may publish anything. So a message is one line whatever is in it, nothing in it reaches
 a terminal as a control character, and nothing in it raises.
 """
 

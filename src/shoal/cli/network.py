@@ -26,7 +26,7 @@ def ask(bus: shoal.Bus, wait_s: float) -> tuple[list[Mapping[str, Any]], Network
     """What daemons say of themselves, and the network that makes."""
     statuses: dict[int, Mapping[str, Any]] = {}
     deadline = time.monotonic() + wait_s
-    # Whoever is asked too early is not known yet: ask until the time is over.
+    # A node that is asked too early is not known yet: ask until the time is over.
     while not statuses and time.monotonic() < deadline:
         bus.wait_for_subscribers(TOPIC, timeout_s=max(0.0, deadline - time.monotonic()))
         with contextlib.suppress(NoReplyError, RemoteError):
@@ -39,7 +39,7 @@ def ask(bus: shoal.Bus, wait_s: float) -> tuple[list[Mapping[str, Any]], Network
 
 
 def draw(network: Network, dot: bool, svg: Path | None) -> bool:
-    """Draw what was asked for; whether anything was."""
+    """Draw the picture that an option names; false if none does."""
     if dot:
         print(dot_of(network), end="")
     if svg is not None and str(svg) == "-":

@@ -30,7 +30,7 @@ def nodes(
 ) -> None:
     """Print the nodes of the domain: daemons with what they say of themselves, others by their ids.
 
-    The status is 1 if nobody is there.
+    The status is 1 if no node answers.
     """
     with plain_endings("nodes"), connect(url, domain, interface) as bus:
         _, network = ask(bus, wait)
@@ -56,5 +56,5 @@ def nodes(
                     )
                 print_table(("NODE", "NAME", "ROLES", "LINKS UP", "MEMBERS", "HOST", "TROUBLE"), rows)
         if not places:
-            typer.echo(f"shoal nodes: nobody answered within {wait:g} s", err=True)
+            typer.echo(f"shoal nodes: no node answered within {wait:g} s", err=True)
             raise typer.Exit(1)

@@ -1,4 +1,4 @@
-"""`shoal norm receive`: files from everybody who sends to a group."""
+"""`shoal norm receive`: files from all senders of a group."""
 
 import json as json_text
 import tempfile
@@ -40,10 +40,10 @@ def receive(
     directory: Annotated[Path, typer.Argument(help="Where files go; made if it is not there.")],
     count: Annotated[
         int | None,
-        typer.Option(min=1, help="End after so many files, and those that come with the last answers."),
+        typer.Option(min=1, help="End after this many files, and those that come with the last answers."),
     ] = None,
     timeout: Annotated[
-        float | None, typer.Option(min=0.0, help="Fail if nothing arrives for so many seconds.")
+        float | None, typer.Option(min=0.0, help="Fail if nothing arrives for this many seconds.")
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object a line.")] = False,
     linger: Annotated[
@@ -103,7 +103,7 @@ class _Reception:
         self.failed = False
 
     def run(self, count: int | None, timeout_s: float | None) -> None:
-        """Receive until there are so many files."""
+        """Receive `count` files."""
         while count is None or self.received < count:
             before = self._segments()
             # A long file is no event before it is complete.

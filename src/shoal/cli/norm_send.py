@@ -1,4 +1,4 @@
-"""`shoal norm send`: files to everybody in a group."""
+"""`shoal norm send`: files to all receivers of a group."""
 
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -48,9 +48,9 @@ def send(
     interface: Interface = DEFAULTS.interface,
     node: Node = None,
 ) -> None:
-    """Send files to everybody who runs `shoal norm receive`, or another NORM receiver.
+    """Send files to every host that runs `shoal norm receive`, or another NORM receiver.
 
-    The status is 0 if all of them were sent, and everybody named with --to has them.
+    The status is 0 if all of them were sent, and every receiver named with --to has them.
     """
     options: dict[str, Any] = {
         "group": group,
@@ -84,7 +84,7 @@ def send(
     elif not to and not announced:
         typer.echo(f"shoal norm send: receivers still ask for repair after {wait:g} s", err=True)
     elif not heard:
-        typer.echo(f"shoal norm send: nobody on {group} port {port} answered; was anybody there?", err=True)
+        typer.echo(f"shoal norm send: no receiver answered on {group} port {port}. Is one running?", err=True)
     if failed or silent or not (to or announced):
         raise typer.Exit(1)
 

@@ -65,7 +65,7 @@ Json = Annotated[
 
 
 def _is_ambient(context: typer.Context, option: str) -> bool:
-    """Whether an option comes from the environment: then it is meant for whoever has a use for it."""
+    """Whether an option comes from the environment: then a command may ignore it."""
     source = context.get_parameter_source(option)
     return source is not None and source.name == "ENVIRONMENT"
 
@@ -124,7 +124,7 @@ def replay(
     property_schema: Annotated[
         str | None, typer.Option(help="Types of properties, such as 'size BIGINT'; others are texts.")
     ] = None,
-    wait: Annotated[float, typer.Option(help="Wait so many seconds for a first subscriber.")] = 1.0,
+    wait: Annotated[float, typer.Option(help="Seconds to wait for a first subscriber.")] = 1.0,
     store: Store = None,
     option: Option_ = None,
     url: Url = None,

@@ -72,7 +72,7 @@ def pub(
             published = _publish(bus, topic, sent, interval, properties, priority, ttl, persistent, retain)
             bus.flush()
             if not heard and not bus.subscribers(topic):
-                typer.echo(f"shoal pub: published {published}, and nobody subscribes to {topic}", err=True)
+                typer.echo(f"shoal pub: published {published}; no program subscribes to {topic}", err=True)
             if retain and not persistent:
                 typer.echo(f"shoal pub: retaining the last value of {topic} until Ctrl-C", err=True)
                 bus.run()

@@ -162,14 +162,14 @@ def declare(
     backlog_max: Annotated[str | None, typer.Option(help="What may wait, such as 500MB.")] = None,
     on_full: Annotated[str | None, typer.Option(help="Beyond that: refuse or drop_oldest.")] = None,
     expires_after: Annotated[
-        str | None, typer.Option(help="Remove the queue if nobody uses it for so long, such as 7d.")
+        str | None, typer.Option(help="Remove the queue if it is unused for this time, such as 7d.")
     ] = None,
     timeout: Timeout = None,
     url: Url = None,
     domain: Domain = None,
     interface: Interface = None,
 ) -> None:
-    """Make a queue, or change what it is told; what is not given stays as it is."""
+    """Make a queue, or change its options; an option that is not given stays as it is."""
     with _at_store("declare", url, domain, interface, timeout) as bus:
 
         def seconds(text: str | None, option: str) -> float | None:
@@ -224,7 +224,7 @@ def send(
     property_: Properties = None,
     priority: Priority = 4,
     ttl: Ttl = None,
-    delay: Annotated[float | None, typer.Option(help="Seconds before anybody receives it.")] = None,
+    delay: Annotated[float | None, typer.Option(help="Seconds before it is delivered.")] = None,
     group: Annotated[str | None, typer.Option(help="Messages of one group are received in order.")] = None,
     json_body: JsonBody = False,
     stdin: Stdin = False,
@@ -257,11 +257,11 @@ def send(
 @app.command("receive")
 def receive(
     queue: Name,
-    count: Annotated[int | None, typer.Option(min=1, help="End after so many messages.")] = None,
+    count: Annotated[int | None, typer.Option(min=1, help="End after this many messages.")] = None,
     selector: Selecting = None,
     json: Json = False,
     timeout: Annotated[
-        float | None, typer.Option(min=0.0, help="Fail if no message comes for so many seconds.")
+        float | None, typer.Option(min=0.0, help="Fail if no message comes for this many seconds.")
     ] = None,
     url: Url = None,
     domain: Domain = None,

@@ -41,7 +41,7 @@ def reply(
         str | None,
         typer.Option(help="Run this in a shell; what it prints is the answer, and a failure is one too."),
     ] = None,
-    count: Annotated[int | None, typer.Option(min=1, help="End after so many answers.")] = None,
+    count: Annotated[int | None, typer.Option(min=1, help="End after this many answers.")] = None,
     json_body: Annotated[bool, typer.Option("--json-body", help="The answer is JSON.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="Do not print the questions.")] = False,
     url: Url = None,
@@ -79,7 +79,7 @@ def _next(answered: "queue.SimpleQueue[OSError | None]") -> OSError | None:
 
 
 def _print(question: shoal.Message) -> OSError | None:
-    """Print a question, or return why that cannot be: whoever asked is answered first."""
+    """Print a question, or return why that cannot be: the answer goes out first."""
     try:
         print(for_people(question), flush=True)
     except OSError as failure:

@@ -29,7 +29,7 @@ def request(
     json_body: Annotated[bool, typer.Option("--json-body", help="The body is JSON.")] = False,
     many: Annotated[
         bool,
-        typer.Option("--many", help="Print all answers of everybody who subscribes."),
+        typer.Option("--many", help="Print all answers of all subscribers."),
     ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print the whole answer as a JSON object.")] = False,
     url: Url = None,
@@ -41,7 +41,7 @@ def request(
         question = None if body is None else body_from_text(body, json_body)
         began_s = time.monotonic()
         if not bus.wait_for_subscribers(topic, 1, timeout):
-            raise NoReplyError(f"nobody subscribes to {topic!r}: no answer within {timeout:g} s")
+            raise NoReplyError(f"no program subscribes to {topic!r}: no answer within {timeout:g} s")
         left_s = max(0.0, timeout - (time.monotonic() - began_s))
         answers: Iterable[shoal.Message] = (
             bus.request_many(topic, question, timeout_s=left_s)

@@ -187,14 +187,14 @@ def unsubscribe(
     client_id: Annotated[str | None, typer.Option(help="Whose it is, unless it is shared.")] = None,
     shared: Annotated[bool, typer.Option("--shared", help="It is a shared one.")] = False,
 ) -> None:
-    """Remove a durable subscription that nobody uses; the store must run."""
+    """Remove a durable subscription that no program uses; the store must run."""
     from shoal.store.asking import ask_store
     from shoal.store.status import read_status
 
     with plain_endings("store unsubscribe"):
         if not shared and client_id is None:
             raise ConfigError("whose subscription it is must be said: add --client-id ID, or --shared")
-        # With a token its role decides; without one, a subscription belongs to whoever has its client id.
+        # With a token its role decides; without one, a subscription belongs to its client id.
         known = token_of(None, None) is not None
         given = {} if client_id is None else {"client_id": client_id}
         as_client = None if known else client_id
@@ -236,7 +236,7 @@ def restore(
 
 @app.command()
 def seek(
-    name: Annotated[str, typer.Argument(help="The name of a durable subscription that nobody reads now.")],
+    name: Annotated[str, typer.Argument(help="The name of a durable subscription without a reader.")],
     to: Annotated[
         str, typer.Argument(help="An offset, a time such as 2026-11-18T04:00:00Z, earliest or latest.")
     ],
@@ -262,12 +262,12 @@ def seek(
 
 @app.command()
 def renew(data: Annotated[Path, typer.Option(help="The store's directory.")]) -> None:
-    """Begin a new incarnation: after the directory was restored from a copy, and before anybody reads."""
+    """Begin a new incarnation: after the directory was restored from a copy, and before a program reads."""
     from shoal.store.role import renew as renew_store
 
     with plain_endings("store renew"):
         former, incarnation = renew_store(data)
-        typer.echo(f"{data} was {former}, and is {incarnation} now: readers are told, and begin anew")
+        typer.echo(f"{data} was {former}, and is {incarnation} now: readers get an error and begin again")
 
 
 @app.command()

@@ -38,9 +38,9 @@ def sub(
     correlation: Annotated[
         str | None, typer.Option(help="A condition on correlation ids, such as '[#7;#13]'.")
     ] = None,
-    count: Annotated[int | None, typer.Option(min=1, help="End after so many messages.")] = None,
+    count: Annotated[int | None, typer.Option(min=1, help="End after this many messages.")] = None,
     durable: Annotated[
-        str | None, typer.Option(metavar="NAME", help="A store keeps what comes while nobody reads this.")
+        str | None, typer.Option(metavar="NAME", help="A store keeps messages while this is away.")
     ] = None,
     client_id: Annotated[str, typer.Option(help="Whose durable subscription it is.")] = "shoal-sub",
     retained: Annotated[
@@ -48,7 +48,7 @@ def sub(
     ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object a line.")] = False,
     timeout: Annotated[
-        float | None, typer.Option(min=0.0, help="Fail if no message comes for so many seconds.")
+        float | None, typer.Option(min=0.0, help="Fail if no message comes for this many seconds.")
     ] = None,
     url: Url = None,
     domain: Domain = None,

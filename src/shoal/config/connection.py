@@ -35,7 +35,7 @@ REGISTRY_PORT = 7480
 WhenFull = Literal["block", "drop", "error"]
 #: What publishing does about a member that gets nowhere for `slow_after_s` while others have room.
 WhenSlow = Literal["expel", "wait"]
-#: For as long as it lives: heartbeats alone end a wait of so many seconds.
+#: For as long as it lives: only heartbeats end a wait of this many seconds.
 FOR_EVER_S = 1e9
 #: What a connection does where multicast does not work.
 WhenNoMulticast = Literal["error", "tcp"]
@@ -47,7 +47,7 @@ _LOOKS = (
     "norm://, udp://, tcp://host:port, tls://host:port, ws://host:port, wss://host:port, "
     "locate://registry:port/domain or inproc://name"
 )
-#: Longer than anybody waits, and more than anybody has.
+#: Longer than a program waits, and more than a machine has.
 SECONDS_MAX, MISSED_MAX, ASSEMBLY_BYTES_MAX = 1e9, 1_000_000, 1 << 40
 CONNECTIONS_MAX, TCP_WINDOW_BYTES_MAX, COST_MAX = 100_000, 1 << 28, 1_000_000
 #: What a connection without a network can be told.
@@ -100,7 +100,7 @@ _UDP_FIELDS = (
     "assembly_bytes_max",
     "connections_max",
 )
-#: What the engine of a NORM link is told.
+#: Options of the engine of a NORM link.
 _NORM_FIELDS = (
     "listen_port",
     "segment_bytes",
@@ -121,7 +121,7 @@ _NORM_FIELDS = (
     "backoff_factor",
     "drop_received",
 )
-#: Data in one datagram of `udp`, unless it is told.
+#: Data in one datagram of `udp`, unless an option says otherwise.
 UDP_SEGMENT_BYTES = 1400
 
 
@@ -157,9 +157,9 @@ class ConnectionConfig(Checked):
     heartbeat_s: float = 4.0
     #: After how many missed heartbeats a node counts as dead (MH).
     missed_heartbeats_max: int = 5
-    #: A member that gets nowhere for so long no longer holds publishers back.
+    #: A member that makes no progress for this time no longer holds publishers back.
     slow_after_s: float = 0.5
-    #: What then: `expel` tells it and goes on without it, `wait` holds everybody back while it lives.
+    #: What then: `expel` goes on without it, with a loss report; `wait` holds publishers back while it lives.
     when_slow: WhenSlow = "expel"
     #: Data in one datagram; `None` is as much as a packet of the interface takes, and not more than 8 KB.
     segment_bytes: int | None = None
@@ -215,7 +215,7 @@ class ConnectionConfig(Checked):
     resume_s: float = 10.0
     #: Over TCP: how long an attempt to connect may take.
     connect_timeout_s: float = 5.0
-    #: Over TCP: whether `connect` raises `LinkError` if the first attempt reaches nobody. Otherwise it goes
+    #: Over TCP: whether `connect` raises `LinkError` if the first attempt fails. Otherwise it goes
     #: on trying in the background.
     required: bool = False
     #: Over TCP: the longest wait between two attempts to connect; the first is 0.05 s, each twice the last.
@@ -226,7 +226,7 @@ class ConnectionConfig(Checked):
     #: for `bbr` where the other end is on another machine and the kernel has it, `system` asks for nothing.
     tcp_congestion: str = "auto"
     #: Over TLS: a file with the certificates of the authorities that sign those of others (PEM); the system's
-    #: if not given. If it is given, those who connect to a listener have to show a certificate, too.
+    #: if not given. If it is given, programs that connect to a listener have to show a certificate, too.
     tls_ca: str | None = None
     #: Over TLS: a file with our certificate, which every listener needs.
     tls_cert: str | None = None
@@ -234,7 +234,7 @@ class ConnectionConfig(Checked):
     tls_key: str | None = None
     #: Over TLS: the name that the certificate of the other end must have; the URL's host if not given.
     tls_name: str | None = None
-    #: Over TLS: the SHA-256 fingerprint of the one certificate that the other end may have, whoever signed it
+    #: Over TLS: the SHA-256 fingerprint of the one certificate that the other end may have, by any signer
     #: and whatever its name.
     tls_fingerprint: str | None = None
     #: Over `locate`: how to connect to the daemon that a registry chooses, such as `tls`; any way otherwise.
@@ -544,7 +544,7 @@ def resolve_listening(
     if not config.has_links and config.scheme != "udp":
         raise ConfigError(f"{url!r} cannot be listened at: use tcp://address:port")
     if config.required:
-        raise ConfigError("required is for connect, which reaches somebody: listen waits for others")
+        raise ConfigError("required is for connect, which reaches another program: listen waits for others")
     return config
 
 

@@ -9,13 +9,13 @@ from shoal.errors import ConfigError
 
 #: What a key begins with where it is written; 64 hexadecimal digits follow.
 PREFIX = "shoal-key-1:"
-#: Names a key file where a connection is told of none.
+#: Names a key file for connections without the option.
 ENVIRONMENT = "SHOAL_KEY_FILE"
 _KEY_BYTES = 32
 
 
 def new_key() -> str:
-    """A key that nobody has yet, as `connect(key=…)` and a key file take it."""
+    """A new key, as `connect(key=…)` and a key file take it."""
     return PREFIX + secrets.token_hex(_KEY_BYTES)
 
 

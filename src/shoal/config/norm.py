@@ -164,7 +164,7 @@ class NormConfig(Checked):
 
     #: The nodes whose acknowledgements `flush`, `close` and `window_bytes` wait for.
     ackers: tuple[int, ...] = ()
-    #: An acker that gets nowhere for so long, or holds others back for so long, is no longer waited for.
+    #: The sender no longer waits for an acker that makes no progress, or holds others back, for this time.
     acker_patience_s: float = _LAN["acker_patience_s"]
 
     #: Streams of messages to send, the most urgent first; 0 is enough for files and objects.
@@ -202,13 +202,13 @@ class NormConfig(Checked):
     senders_max: int = _LAN["senders_max"]
     #: Streams of each that are listened to at once.
     streams_per_sender_max: int = _LAN["streams_per_sender_max"]
-    #: From the oldest incomplete object of a sender to its newest there are at most so many.
+    #: From the oldest incomplete object of a sender to its newest there are at most this many.
     objects_per_sender_max: int = _LAN["objects_per_sender_max"]
     #: The longest object of bytes that is taken; files may be longer.
     object_bytes_max: int = _LAN["object_bytes_max"]
-    #: An object of which nothing came for so long is given up.
+    #: An object without a new segment for this time is given up.
     object_idle_after_s: float = _LAN["object_idle_after_s"]
-    #: A sender silent for so long may be forgotten to make room for another.
+    #: A sender that is silent for this time may be forgotten to make room for another.
     sender_idle_after_s: float = _LAN["sender_idle_after_s"]
     #: The longest message of a stream, sent or received.
     message_bytes_max: int = 128 << 20

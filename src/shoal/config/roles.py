@@ -65,7 +65,7 @@ class ClientConfig(Checked):
     token_file: Path | None = None
     #: A file with the certificates of the authorities that sign a store's (PEM); the system's if not given.
     store_ca: str | None = None
-    #: The SHA-256 fingerprint of a store's certificate, as `shoal store --tls` prints it; then nobody has to
+    #: The SHA-256 fingerprint of a store's certificate, as `shoal store --tls` prints it; no authority has to
     #: have signed it.
     store_fingerprint: str | None = None
     #: Whose durable subscriptions these are; no two live connections may have the same.

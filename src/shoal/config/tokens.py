@@ -26,7 +26,7 @@ from shoal.errors import ConfigError
 
 #: What a token begins with where it is written; the principal, a colon and the secret follow.
 PREFIX = "shoal-token-1"
-#: Name a token, and a file with one, where a program is told of none.
+#: Name a token, and a file with one, for programs without the option.
 ENVIRONMENT, ENVIRONMENT_FILE = "SHOAL_TOKEN", "SHOAL_TOKEN_FILE"
 #: What a principal may do: `client` uses destinations and its own subscriptions, and asks a registry for
 #: daemons; `operator` does everything, also with what belongs to others; `daemon` registers with a registry;
@@ -57,7 +57,7 @@ class Token:
 
     @classmethod
     def new(cls, principal: str) -> "Token":
-        """A token that nobody has yet."""
+        """A new token."""
         if not is_principal(principal):
             raise ConfigError(
                 f"the principal is {principal!r}, and must be 1 to 64 letters, digits and '._@-', of which "

@@ -368,9 +368,9 @@ def _check_names(links: Mapping[str, LinkConfig], connection: ConnectionConfig) 
             continue
         scheme = link.connection.scheme
         if scheme not in ("tls", "wss"):
-            how = f"{scheme}:// asks nobody for a certificate: use tls:// or wss://, or name networks"
+            how = f"{scheme}:// asks for no certificate: use tls:// or wss://, or name networks"
         elif connection.tls_ca is None:
-            how = "without tls_ca in [connection] nobody is asked for a certificate"
+            how = "without tls_ca in [connection] no program is asked for a certificate"
         else:
             continue
         names = ", ".join(map(repr, Allowed(link.allow).names))

@@ -316,7 +316,7 @@ class History:
         *,
         topic: str | None = None,
     ) -> dict[str, int]:
-        """Send rows to the store without anybody seeing them; returns how many `rows` and `bytes` it took.
+        """Send rows to the store, invisible until a commit; returns how many `rows` and `bytes` it took.
 
         A staging of that name that was not committed begins anew. `topic` is for rows without one.
         """
@@ -382,7 +382,7 @@ class History:
         except (flight.FlightError, pa.ArrowException, OSError) as error:
             told = faults.from_text(str(error))
             if told is not None and "descriptors" in told.detail:
-                # It was not let in: whoever comes next may have its place.
+                # It was not let in: the next client may have its place.
                 self.close()
             if told is not None and told.code != faults.CLOSED:
                 raise told from None

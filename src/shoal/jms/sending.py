@@ -278,7 +278,7 @@ class Sender:
                 with self.waits.here():
                     transaction.commit()
             except (TransactionRolledBackError, StoreUnavailableError, ClosedError):
-                # Of the last two nobody knows whether it was committed.
+                # After the last two the outcome is unknown.
                 raise
             except ShoalError as error:
                 raise TransactionRolledBackError(f"the commit failed: {error}") from error
@@ -317,9 +317,9 @@ class Sender:
             raise TransactionRolledBackError(f"the transaction was rolled back: {error}") from error
 
     def end_waits(self) -> None:
-        """The session is closed: whoever waits for the store still waits a moment, and not for ever."""
+        """The session is closed: a thread that waits for the store still waits a moment, and not for ever."""
         error = ClosedError(
-            "the session was closed while the store was away: nobody knows whether it has what was sent or "
+            "the session was closed while the store was away: the store may or may not have what was sent or "
             "committed"
         )
         self.waits.end(error, CLOSE_S)

@@ -58,7 +58,7 @@ class Subscribing:
                 return feed
             if no_local:
                 raise InvalidDestinationError(
-                    f"{destination}: no_local is for topics, because a queue keeps what nobody takes"
+                    f"{destination}: no_local is for topics, because a queue keeps what is not taken"
                 )
             selector = selector_of(selector, correlation)
             self._connection._check_reliable("queues")

@@ -1,6 +1,6 @@
 """Who is let in at a listener: what the owner's function, or a list of names and networks, says of a guest.
 
-A guest is somebody who connected, whose certificate was checked where there is one, and who said hello in our
+A guest is a program that connected, whose certificate was checked if it has one, and that said hello in our
 version and domain. It waits until it is decided, five seconds at the most. No sockets here.
 """
 
@@ -21,7 +21,7 @@ from shoal.messages import named
 
 #: Guests that wait to be decided about, at the most; beyond it they have to come again.
 WAITING_MAX = 128
-#: Whoever waited for so long was refused by the extension.
+#: The extension refuses a guest that waited for this time.
 PATIENCE_S = 5.0
 
 log = logging.getLogger("shoal.link")
@@ -29,7 +29,7 @@ log = logging.getLogger("shoal.link")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Guest:
-    """Somebody who wants to be let in."""
+    """A program that wants to be let in."""
 
     #: The listener that it came to: the URL that `listen` returned.
     link: str
@@ -57,13 +57,13 @@ def check_admit(admit: object) -> None:
 
 
 def refusal(admit: Admit, guest: Guest) -> str | None:
-    """Why a guest is not let in; `None` if it is. Nobody is let in by a mistake of whoever decides."""
+    """Why a guest is not let in; `None` if it is. A mistake of the deciding function lets no guest in."""
     try:
         answer = admit(guest)
     except LinkRefusedError as error:
         return str(error) or "it is not let in"
     except BaseException as error:
-        # On a thread of ours there is nobody else to tell.
+        # On a thread of ours the log is the only place to say so.
         notices.ADMIT_FAILED(address=guest.address, link=guest.link, why=named(error)).log(
             log, exc_info=error
         )
@@ -100,7 +100,7 @@ class Allowed:
         if address is not None and any(address in network for network in self.networks):
             return True
         who = f"{guest.identity!r} at {guest.address}" if guest.identity else guest.address
-        raise LinkRefusedError(f"{who} is not on the list of those who are let in (allow)")
+        raise LinkRefusedError(f"{who} is not on the list of programs that are let in (allow)")
 
 
 def _ip(address: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
@@ -113,10 +113,10 @@ def _ip(address: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
 
 
 class Doorkeeper:
-    """Asks about guests, one after the other, on a thread of its own: whoever decides may take a moment."""
+    """Asks about guests, one after the other, on a thread of its own: a decision may take a moment."""
 
     def __init__(self, decided: Callable[[int, str | None], object]) -> None:
-        """`decided` is told why a connection is refused, or `None`; it must keep nothing alive."""
+        """`decided` is called with why a connection is refused, or `None`; it must keep nothing alive."""
         self._waiting: queue.Queue[tuple[float, int, Admit, Guest] | None] = queue.Queue(WAITING_MAX)
         self._decided = decided
         self._stopped = False

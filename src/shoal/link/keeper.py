@@ -436,10 +436,10 @@ class Keeper:
             self._pump(channel, adopted, accepted=True)
 
     def cannot_accept(self, listener: int, error: Exception) -> None:
-        """Nobody can be let in now, for want of descriptors say."""
+        """No program can be let in now, for want of descriptors say."""
         found = self._listeners.get(listener)
         if found is not None:
-            self._say(LinkRefused(found.url, "somebody", str(error) or type(error).__name__))
+            self._say(LinkRefused(found.url, "a program", str(error) or type(error).__name__))
             self._bell.ring(0)
 
     def _pump(self, channel: Channel, adopted: tuple[int, int], *, accepted: bool) -> None:

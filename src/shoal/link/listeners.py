@@ -234,7 +234,7 @@ class Listeners:
             found.append(
                 LinkRefused(
                     listener.url,
-                    "somebody" if count == 1 else f"{count} others",
+                    "a program" if count == 1 else f"{count} others",
                     f"there are {connections} connections, and no more are let in: {why}",
                 )
             )

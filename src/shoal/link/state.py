@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import Literal
 
-#: Who made it: this program, somebody else through a listener, or it is the listener itself; or it is a
-#: multicast group, which leads to everybody in it.
+#: Who made it: this program, another one through a listener, or it is the listener itself; or it is a
+#: multicast group, which leads to all its members.
 Role = Literal["connect", "accept", "listen", "group"]
 #: How it is: `connecting` for the first time, `up`, `reconnecting` after it was up or was tried in vain,
 #: `standby` while another link leads to the same program, `refused` by the other end, `waiting` for the other
@@ -16,7 +16,7 @@ State = Literal["connecting", "up", "reconnecting", "standby", "refused", "waiti
 class LinkState:
     """A link, or a listener, at one moment."""
 
-    #: What was asked for: the address to connect to, or to listen at.
+    #: The address to connect to, or to listen at.
     url: str
     #: `connect`, `accept` (made by the other end), `listen` (a listener) or `group` (multicast).
     role: Role
@@ -66,7 +66,7 @@ class LinkState:
 class NetworkLink:
     """A link of some node of the network."""
 
-    #: Whether it is multicast: everybody there hears everybody.
+    #: Whether it is multicast: all members hear each other.
     shared: bool
     #: The publishers there that are routers, or have several links.
     neighbours: tuple[int, ...]

@@ -39,7 +39,7 @@ _TAKEN = (*SCHEMES, "norm", "udp", "inproc", "locate")
 class Channel(abc.ABC):
     """One connection between two programs."""
 
-    #: Where the other end is, as people are told: an address, a device, a directory.
+    #: Where the other end is, for people: an address, a device, a directory.
     address: str = ""
     #: The name that the other end has proved, if the transport asks for a proof; known once `open` returned.
     identity: str = ""
@@ -74,7 +74,7 @@ class Channel(abc.ABC):
 
     @abc.abstractmethod
     def close(self) -> None:
-        """End it. What was sent should still arrive; whoever waits in `open`, `send` or `receive` is woken.
+        """End it. What was sent should still arrive; threads in `open`, `send` or `receive` are woken.
 
         Called once, while another thread may be waiting.
         """
@@ -88,19 +88,19 @@ class Listening(abc.ABC):
 
     @abc.abstractmethod
     def accept(self) -> Channel | None:
-        """Wait until somebody connects; `None` once it was closed.
+        """Wait until a program connects; `None` once it was closed.
 
-        It should return as soon as somebody is there, and leave the rest to the channel's `open`, which has
+        It should return as soon as a program connects, and leave the rest to the channel's `open`, which has
         two threads to itself. A transport that strangers can reach does its handshakes here instead: for all
         clients on the one thread that calls this, and returns those that are over.
 
         Raises:
-            OSError: somebody could not be let in; it is called again.
+            OSError: a program could not be let in; it is called again.
         """
 
     @abc.abstractmethod
     def close(self) -> None:
-        """Let nobody in any more; wakes whoever waits in `accept`. Channels stay as they are."""
+        """Accept no more connections; wakes a thread that waits in `accept`. Channels stay as they are."""
 
 
 class Transport(abc.ABC):
@@ -157,14 +157,14 @@ def register(scheme: str, factory: Factory) -> None:
 
 
 def is_registered(scheme: str) -> bool:
-    """Whether somebody registered a transport under a scheme."""
+    """Whether a transport is registered under a scheme."""
     return scheme in _factories
 
 
 def make(scheme: str, config: "ConnectionConfig") -> Transport:
     """The transport of a scheme."""
     if scheme in ("ws", "wss"):
-        # It needs a library that not everybody has.
+        # It needs a library that may be missing.
         transport: Transport = importlib.import_module("shoal.link.websocket").WebSockets(config)
         return transport
     return _factories[scheme](config)

@@ -342,7 +342,7 @@ class WebSockets(Transport):
             channel.greet(deadline)
         except TimeoutError:
             plain.close()
-            raise LinkError("nobody answered in time") from None
+            raise LinkError("the other end did not answer in time") from None
         except ssl.SSLError as error:
             # It has seen our certificate, or that there is none.
             plain.close()
@@ -417,7 +417,7 @@ def _reach(target: Target, timeout_s: float) -> socket.socket:
             # taken for a minute.
             made.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             made.close()
-            raise LinkError("nobody listens there: it connected to itself")
+            raise LinkError("no program listens there: it connected to itself")
         return made
     parts = urlsplit(proxy if "://" in proxy else f"http://{proxy}")
     if parts.scheme != "http" or parts.hostname is None:

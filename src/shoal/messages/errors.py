@@ -90,7 +90,7 @@ DIFFERS = error(1051, "A subscription of that name has another topic or selector
 LEASE = error(1052, "The lease of a message ended; the store gives it to another consumer.")
 STORE_DENIED = error(
     1053,
-    "A token is missing or wrong, or what was asked for belongs to another principal.",
+    "A token is missing or wrong, or the object belongs to another principal.",
     "Give the program its token (token_file, SHOAL_TOKEN_FILE).",
 )
 HISTORY = error(1060, "A store refused a query of its history.")

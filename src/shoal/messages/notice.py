@@ -73,7 +73,7 @@ class Line:
 
 
 def named(error: BaseException) -> str:
-    """An exception of somebody else's code, as the last line of its traceback names it."""
+    """An exception of the program's own code, as the last line of its traceback names it."""
     return "".join(traceback.format_exception_only(error)).strip()
 
 

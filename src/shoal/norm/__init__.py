@@ -92,7 +92,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    # asyncio is imported by those who use it.
+    # Programs without an event loop do not import asyncio.
     if name == "aio":
         import shoal.norm.aio as module
 

@@ -149,7 +149,7 @@ class ObjectRoom:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandReceived:
-    """A sender said something to everybody. Repetitions are told too."""
+    """A sender sent a command to all receivers. Repetitions are events, too."""
 
     sender: int
     content: bytes
@@ -166,7 +166,7 @@ class AckGiven:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AcksDone:
-    """Our question was answered by everybody, or asked often enough."""
+    """All receivers answered our question, or it was asked often enough."""
 
     ack_type: int
     ack_id: int

@@ -34,7 +34,7 @@ _open: "weakref.WeakSet[SessionBase]" = weakref.WeakSet()
 
 @dataclass(frozen=True, slots=True)
 class Acknowledgements:
-    """Who has everything, and who did not answer. True if everybody has."""
+    """Which receivers have everything, and which did not answer. True if all have."""
 
     acked: tuple[int, ...]
     silent: tuple[int, ...]
@@ -79,7 +79,7 @@ class SessionBase:
         return self._link.grtt_s
 
     def _say_unheard(self) -> None:
-        """Nothing came in time: perhaps because somebody has another key."""
+        """Nothing came in time: perhaps because a member has another key."""
         if (why := self._link.take_socket_error()) is not None:
             notices.NOTHING_HEARD(session=self, why=why).log(log)
 
@@ -99,7 +99,7 @@ class SessionBase:
         return self._link.cancel_object(object)
 
     def send_command(self, content: bytes, *, times: int = 1) -> bool:
-        """Say something short to everybody, some times because it is not repaired.
+        """Send something short to all receivers, some times because it is not repaired.
 
         False if the last command is still being repeated.
         """
@@ -147,7 +147,7 @@ class SessionBase:
 
 
 class Session(SessionBase):
-    """Sends to a group, and receives from everybody who sends to it. May be shared between threads.
+    """Sends to a group, and receives from all its senders. May be shared between threads.
 
     ```python
     import shoal.norm
@@ -158,7 +158,7 @@ class Session(SessionBase):
             print(event)
     ```
 
-    One that nobody refers to any more is closed without lingering.
+    One without a reference is closed without lingering.
     """
 
     def __init__(self, config: NormConfig | None = None, **options: Unpack[NormOptions]) -> None:

@@ -160,8 +160,8 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if error.code != faults.NO_QUEUE:
                 raise
         what = (
-            f"the messages of a micro-batch that was begun are not reserved as {name!r} any more: somebody "
-            f"released them, and they went back to the queue"
+            f"the messages of a micro-batch that was begun are not reserved as {name!r} any more: an "
+            f"operator released them, and they went back to the queue"
         )
         if self._reading.options.fail_on_data_loss:
             raise DataLossError(f"{what}. To go on without them, set option failOnDataLoss=false")

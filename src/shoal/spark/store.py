@@ -152,7 +152,7 @@ class Store:
         waited_s = time.monotonic() - began
         if waited_s >= self._options.timeout_s:
             raise StoreUnavailableError(
-                f"option store: nobody answered at {self._options.store} for {waited_s:.0f} s (option "
+                f"option store: no store answered at {self._options.store} for {waited_s:.0f} s (option "
                 f"storeTimeout); "
                 f"is `shoal store` running there? {error}"
             ) from error

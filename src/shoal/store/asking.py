@@ -87,7 +87,7 @@ def ask_store(
     if status["stale"]:
         raise StoreUnavailableError(f"the store in {status['path']} does not run: start it first")
     if not status["urls"]:
-        raise StoreError("the store lets nobody connect by TCP: start it with listen = '127.0.0.1:0'")
+        raise StoreError("the store does not listen on TCP: start it with listen = '127.0.0.1:0'")
     asker = Asker(
         status["urls"][0],
         status["store"],

@@ -195,7 +195,7 @@ class Presence:
         try:
             bus.publish(topic, body, timeout_s=0.5)
         except FullError:
-            log.debug("nobody takes %s now", topic)
+            log.debug("no member takes %s now", topic)
 
     def stop(self) -> None:
         """End the thread."""

@@ -330,7 +330,7 @@ class Serving:
         if lost:
             with self._lock:
                 for session in lost:
-                    why = f"it takes nothing, and {UNSENT_MAX} answers and deliveries wait for it"
+                    why = f"it stopped reading, and {UNSENT_MAX} answers and deliveries wait for it"
                     self.machine.end_session(self._now(), session, why)
         return bool(lost)
 

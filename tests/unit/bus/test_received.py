@@ -257,7 +257,7 @@ def nowhere() -> str:
 
 
 def test_messages_for_nobody_are_warned_of(nowhere: str) -> None:
-    with pytest.warns(shoal.UndeliveredWarning, match=f"nobody was reached at {nowhere}"):  # noqa: SIM117
+    with pytest.warns(shoal.UndeliveredWarning, match=f"no program was reached at {nowhere}"):  # noqa: SIM117
         with shoal.connect(nowhere) as bus:
             bus.publish("a", 1)
     bus = shoal.connect(nowhere)

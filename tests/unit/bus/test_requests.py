@@ -15,7 +15,7 @@ from shoal.errors import ClosedError, NoReplyError, NoRespondersError, RemoteErr
 
 def test_a_request_that_nobody_subscribes_to_fails_at_once(bus: shoal.Bus) -> None:
     began = time.monotonic()
-    with pytest.raises(NoRespondersError, match="nobody subscribes to 'nobody'"):
+    with pytest.raises(NoRespondersError, match="no program subscribes to 'nobody'"):
         bus.request("nobody", timeout_s=60)
     assert time.monotonic() - began < 5
 
@@ -144,7 +144,7 @@ def test_a_request_ends_when_the_last_of_those_it_asked_leaves(domain: str, bus:
     leaving = threading.Thread(target=leave)
     leaving.start()
     began = time.monotonic()
-    with pytest.raises(NoRespondersError, match="everybody who was asked on 'deaf' has left"):
+    with pytest.raises(NoRespondersError, match="all programs that were asked on 'deaf' have left"):
         bus.request("deaf", timeout_s=60)
     assert time.monotonic() - began < 20
     leaving.join(10)
@@ -158,7 +158,7 @@ def test_the_same_with_asyncio(domain: str) -> None:
             asking = asyncio.ensure_future(bus.request("deaf", timeout_s=60))
             await asked.wait()
             await other.close()
-            with pytest.raises(NoRespondersError, match="has left"):
+            with pytest.raises(NoRespondersError, match="have left"):
                 await asking
 
     asyncio.run(asyncio.wait_for(main(), 30))

@@ -191,10 +191,10 @@ def test_a_listener_may_have_a_list_of_those_who_are_let_in(tmp_path: Path) -> N
         (CLIENTS + "allow = []\n" + WITH_CA, "allow is [], and must be a list of names"),
         (CLIENTS + "allow = 'sensor1'\n" + WITH_CA, "allow is 'sensor1', and must be a list"),
         (CLIENTS + "allow = ['10.0.0.1/8']\n" + WITH_CA, "'10.0.0.1/8' is no network"),
-        (CLIENTS + "allow = ['sensor1']\n", "without tls_ca in [connection] nobody is asked"),
+        (CLIENTS + "allow = ['sensor1']\n", "without tls_ca in [connection] no program is asked"),
         (
             CLIENTS.replace("tls", "ws") + "allow = ['sensor1']\n" + WITH_CA,
-            "ws:// asks nobody for a certificate",
+            "ws:// asks for no certificate",
         ),
     ],
 )

@@ -28,7 +28,7 @@ def test_a_full_listener_is_told_of_now_and_then_and_not_for_each() -> None:
     assert listeners.take_full(0.0) == []
     links.connections, links.turned_away = 2, 1
     (told,) = listeners.take_full(1.0)
-    assert (told.link, told.address) == ("tcp://127.0.0.1:7474", "somebody")
+    assert (told.link, told.address) == ("tcp://127.0.0.1:7474", "a program")
     assert told.why == "there are 2 connections, and no more are let in: connections_max is 2"
     links.turned_away = 50
     assert listeners.take_full(1.0 + FULL_EVERY_S / 2) == []

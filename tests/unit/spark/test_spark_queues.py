@@ -135,7 +135,7 @@ def test_what_was_released_is_data_loss_for_a_micro_batch_that_was_begun(shop):
     start = reader.initialOffset()
     end, _ = take(reader, start)
     shop.store.ask("unreserve", name="billing")
-    with pytest.raises(DataLossError, match="not reserved as 'billing' any more: somebody released them"):
+    with pytest.raises(DataLossError, match="not reserved as 'billing' any more: an operator released them"):
         reader.partitions(start, end)
     assert shop.reader(failOnDataLoss="false").partitions(start, end) == []
     assert take(reader, end)[1] == ["1"], "they went back to the queue, and the query gets them again"

@@ -169,7 +169,7 @@ def test_a_store_that_restarts_is_waited_for(fake):
 def test_but_not_for_ever(fake, monkeypatch):
     fake.failures = 1_000_000
     monkeypatch.setattr("shoal.spark.store.time.monotonic", iter(range(1000)).__next__)
-    with pytest.raises(StoreUnavailableError, match=r"nobody answered at .* \(option storeTimeout\)"):
+    with pytest.raises(StoreUnavailableError, match=r"no store answered at .* \(option storeTimeout\)"):
         reader(storeTimeout="20s").initialOffset()
 
 
