@@ -18,6 +18,11 @@ def test_everything_that_was_stored_is_delivered_whatever_breaks(start: int) -> 
         assert run.history.acks
 
 
+@pytest.mark.parametrize("seed", [100158])
+def test_seeds_that_failed_once(seed: int) -> None:
+    StoreRun(seed)
+
+
 def test_a_run_is_the_same_every_time() -> None:
     assert StoreRun(7).history == StoreRun(7).history
 

@@ -315,6 +315,10 @@ class Reader:
         pin, end = backlog.pin, core.log.durable_end
         finished, handed = _within(former.finished, pin, end), _within(former.handed, pin, end)
         backlog.take_these(number, finished, wall_us)
+        # Behind the window, a message of a group that another consumer has can be taken by that one alone.
+        ahead = _within(finished, backlog.scanned, end)
+        for other in self.consumers if ahead else ():
+            backlog.take_these(other, ahead, wall_us)
         self.journal(core, backlog.finish([at for first, last in finished for at in range(first, last + 1)]))
         taken = backlog.take_these(number, handed, wall_us)
         held, _, _ = backlog.weigh(number, handed)

@@ -139,3 +139,24 @@ def test_a_report_of_messages_that_are_gone_from_the_log_harms_nobody(desk: Desk
     desk.crash()
     assert desk.log.floor > 0
     assert desk.client("a2").consume("q", former=former).bodies() == [b"4"]
+
+
+def test_what_a_client_finished_is_done_though_another_has_its_group_and_it_is_behind_the_window() -> None:
+    desk = Desk(queue_window=2)
+    client = desk.client("a")
+    for number in range(6):
+        client.put("q", b"%d" % number, group="g")
+    tap = client.consume("q")
+    assert len(tap.bodies()) == 6
+    former = report(tap, finished=(b"5",))
+    desk.crash()
+    other = desk.client("b").consume("q", messages=1)
+    assert other.bodies() == [b"0"]
+    again = desk.client("a2").consume("q", former=former)
+    other.client.ask("credit", consumer=other.number, messages=1000, bytes=1 << 40)
+    for _ in range(6):
+        taken = sorted({*other.bodies(), *again.bodies()})
+        other.ack(*other.bodies())
+    assert taken == [b"0", b"1", b"2", b"3", b"4"]
+    desk.crash()
+    assert b"5" not in desk.client("c").consume("q").bodies()
