@@ -70,7 +70,7 @@ ALONE = {
         "{'bid': 10.25}\n",
         "order 1\n",
         "done\n",
-        "an offer that nobody understands from offers\n",
+        "an offer in no known format from offers\n",
         "ACME 10.5\n",
         "ACME is 10.25\n",
     ],
