@@ -25,6 +25,7 @@ COMMANDS = {
     "keys": "Make the key that all members of a domain share.",
     "top": "Show what nodes, links and queues do now.",
     "doctor": "Find what keeps messages from arriving: interface, multicast, firewall, domain.",
+    "tune": "Find the send delay that suits a network, as iBus's guide does.",
     "profile": "Show named sets of options, and translate iBus's.",
     "explain": "Print what the id of a log line or an error means.",
     "norm": "Send and receive files and objects by NORM (RFC 5740).",
