@@ -161,7 +161,7 @@ class TestTheSameSurface:
 
 
 class TestCancelling:
-    def test_a_cancelled_receive_takes_nothing(self, plain: aio.ConnectionFactory) -> None:
+    def test_a_cancelled_receive_leaves_the_message(self, plain: aio.ConnectionFactory) -> None:
         async def main() -> None:
             async with await plain.create_context() as context:
                 consumer = await context.create_consumer(X)
@@ -178,7 +178,7 @@ class TestCancelling:
 
         run(main())
 
-    def test_nor_does_one_of_a_queue_while_the_store_is_told(self, stored: aio.ConnectionFactory) -> None:
+    def test_nor_does_one_of_a_queue_while_the_store_gets_word(self, stored: aio.ConnectionFactory) -> None:
         async def main() -> None:
             async with await stored.create_context() as context:
                 consumer, heard = await context.create_consumer(ORDERS), []

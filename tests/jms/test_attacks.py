@@ -95,7 +95,9 @@ def test_closing_anything_while_everything_runs_ends_all_of_it(url: str, seed: i
     assert not sending.is_alive()
 
 
-def test_a_commit_while_the_store_goes_is_done_or_says_that_nobody_knows(tmp_path: Path, url: str) -> None:
+def test_a_commit_while_the_store_goes_is_done_or_says_that_the_outcome_is_unknown(
+    tmp_path: Path, url: str
+) -> None:
     with shoal.connect(url, store=tmp_path / "store") as bus:
         context = jms.ConnectionFactory(bus=bus).create_context(jms.Session.SESSION_TRANSACTED)
         for number in range(50):
@@ -163,7 +165,7 @@ def test_a_mode_that_is_none_is_refused_before_anything_is_opened() -> None:
         factory.create_context(9)
 
 
-def test_names_that_cannot_be_sent_are_refused_and_harm_nobody_else(tmp_path: Path, url: str) -> None:
+def test_names_that_cannot_be_sent_are_refused_and_harm_no_other_program(tmp_path: Path, url: str) -> None:
     bad = "t\ud800"
     factory = jms.ConnectionFactory(url, store=tmp_path)
     with factory.create_context() as context, factory.create_context() as other:

@@ -140,7 +140,7 @@ class TestQueues:
                 assert bodies(consumer, 1) == ["eu"]
             assert bodies(context.create_consumer(ORDERS), 1) == ["us"]
 
-    def test_a_browser_looks_and_takes_nothing(self, factory: jms.ConnectionFactory) -> None:
+    def test_a_browser_looks_and_leaves_all_messages(self, factory: jms.ConnectionFactory) -> None:
         with factory.create_context() as context:
             for number in range(3):
                 context.create_producer().send(ORDERS, str(number))
@@ -149,7 +149,7 @@ class TestQueues:
                 assert [message.body for message in browser.enumeration] == ["0", "1", "2"]
             assert bodies(context.create_consumer(ORDERS), 3) == ["0", "1", "2"]
 
-    def test_a_browser_of_a_queue_that_nobody_used_sees_nothing(self, factory: jms.ConnectionFactory) -> None:
+    def test_a_browser_of_an_unused_queue_sees_nothing(self, factory: jms.ConnectionFactory) -> None:
         with factory.create_context() as context:
             context.create_producer().send(ORDERS, "elsewhere")
             assert list(context.create_browser(jms.Queue("unused"))) == []
@@ -180,7 +180,7 @@ class TestDurable:
     """Sections 8.3.3 and 8.3.4."""
 
     @pytest.mark.every_link
-    def test_what_is_sent_while_nobody_is_there_is_delivered_later(self, bus: shoal.Bus) -> None:
+    def test_what_is_sent_while_the_subscriber_is_away_is_delivered_later(self, bus: shoal.Bus) -> None:
         factory = jms.ConnectionFactory(bus=bus, client_id="desk")
         with factory.create_context() as context:
             context.create_durable_consumer(X, "audit").close()
@@ -292,7 +292,7 @@ class TestClosedConsumers:
     """Sections 3.5.11, 6.2.9 and 8.8: what a consumer had ahead, and nobody saw, was never delivered."""
 
     @pytest.mark.parametrize("mode", [CLIENT, TRANSACTED, jms.Session.DUPS_OK_ACKNOWLEDGE])
-    def test_what_nobody_saw_comes_unmarked_and_in_order(
+    def test_what_no_program_saw_comes_unmarked_and_in_order(
         self, factory: jms.ConnectionFactory, mode: int
     ) -> None:
         with factory.create_context() as sender:
@@ -433,7 +433,7 @@ class TestSendsUnderWay:
             until(lambda: completed == ["0", "1", "2", "3"])
             assert bodies(context.create_consumer(ORDERS), 3) == ["first", "1", "3"]
 
-    def test_what_the_store_refuses_is_told_the_listener_of_that_message(self, bus: shoal.Bus) -> None:
+    def test_what_the_store_refuses_reaches_the_listener_of_that_message(self, bus: shoal.Bus) -> None:
         refused: list[tuple[object, type[Exception]]] = []
 
         class Listener:
@@ -503,7 +503,7 @@ class TestCorrelationFilters:
             context.create_consumer(ORDERS, correlation=wanted)
 
 
-def test_the_exception_listener_is_told_that_the_store_went(url: str, tmp_path: Path) -> None:
+def test_the_exception_listener_hears_that_the_store_went(url: str, tmp_path: Path) -> None:
     """Section 6.1.7."""
     told: list[jms.JMSError] = []
     with shoal.connect(url) as bus, jms.ConnectionFactory(bus=bus).create_connection() as connection:

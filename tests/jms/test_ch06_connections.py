@@ -44,7 +44,7 @@ class TestSharing:
         with shoal.connect(url) as bus, pytest.raises(shoal.ConfigError, match="not both"):
             jms.ConnectionFactory(url, bus=bus)
 
-    def test_one_that_nobody_has_any_more_gives_its_node_back(self, url: str) -> None:
+    def test_one_without_a_reference_gives_its_node_back(self, url: str) -> None:
         made = [factory(url).create_connection()]
         bus = made[0]._node.bus
         with pytest.warns(ResourceWarning, match="was not closed"):
@@ -123,7 +123,7 @@ class TestClientId:
                 context.client_id = "desk"
 
 
-def test_credentials_are_refused_because_nobody_could_check_them(url: str) -> None:
+def test_credentials_are_refused_because_no_part_could_check_them(url: str) -> None:
     """Section 6.1.1."""
     with pytest.raises(jms.JMSSecurityError, match="no user names"):
         factory(url).create_connection("scott", "tiger")
@@ -249,7 +249,7 @@ class TestStartAndStop:
         assert committed == [False]
         assert answers.receive_body(str, timeout_s=PATIENCE_S) == "answer"
 
-    def test_a_context_starts_with_its_first_consumer_unless_it_is_told_not_to(self, url: str) -> None:
+    def test_a_context_starts_with_its_first_consumer_unless_that_is_switched_off(self, url: str) -> None:
         with factory(url).create_context() as context, factory(url).create_context() as other:
             assert not context._connection.started
             context.create_consumer(jms.Topic("x"))

@@ -114,7 +114,7 @@ class TestAsynchronousSend:
             producer.send(jms.TextMessage(str(number)), completion_listener=done if number % 2 else None)
         assert bodies(consumer, 20) == [str(number) for number in range(20)]
 
-    def test_what_send_itself_raises_is_told_nobody_else(self, world: World) -> None:
+    def test_what_send_itself_raises_reaches_no_listener(self, world: World) -> None:
         done = Completions()
         sender = world.sender()
         with pytest.raises(jms.InvalidDestinationError):
@@ -194,7 +194,7 @@ class TestAsynchronousSend:
 class TestOptions:
     """Sections 7.4 to 7.10."""
 
-    def test_what_send_is_told_goes_before_what_the_producer_says(
+    def test_arguments_of_send_go_before_options_of_the_producer(
         self, world: World, consumer: jms.JMSConsumer
     ) -> None:
         producer = world.sender()._session.create_producer(X)

@@ -109,7 +109,9 @@ class TestUnsharedDurable:
             assert message.body == "light"
             assert message.jms_delivery_mode is jms.DeliveryMode.NON_PERSISTENT
 
-    def test_messages_that_are_not_persistent_are_kept_while_nobody_is_there(self, bus: shoal.Bus) -> None:
+    def test_messages_that_are_not_persistent_are_kept_while_the_subscriber_is_away(
+        self, bus: shoal.Bus
+    ) -> None:
         with context_of(bus) as context:
             context.create_durable_consumer(X, "audit").close()
             context.create_producer().set_delivery_mode(jms.DeliveryMode.NON_PERSISTENT).send(X, "light")
@@ -138,7 +140,7 @@ class TestUnsharedDurable:
         with context_of(bus) as context:
             assert context.create_durable_consumer(X, "audit").receive(timeout_s=0.2) is None
 
-    def test_unsubscribing_forgets_what_was_kept(self, bus: shoal.Bus) -> None:
+    def test_unsubscribing_forgets_the_backlog(self, bus: shoal.Bus) -> None:
         with context_of(bus) as context:
             context.create_durable_consumer(X, "audit").close()
             context.create_producer().send(X, "kept")
@@ -199,7 +201,7 @@ class TestShared:
     """Sections 8.3.2 and 8.3.4."""
 
     @pytest.mark.parametrize("kind", ["create_shared_consumer", "create_shared_durable_consumer"])
-    def test_another_selector_is_refused_while_somebody_uses_it(self, bus: shoal.Bus, kind: str) -> None:
+    def test_another_selector_is_refused_while_it_is_in_use(self, bus: shoal.Bus, kind: str) -> None:
         with context_of(bus, None) as context, context_of(bus, None) as other:
             getattr(context, kind)(X, "work", "a = 1")
             for topic, selector in ((X, "a = 2"), (Y, "a = 1"), (X, None)):
@@ -221,7 +223,7 @@ class TestShared:
             assert sorted(got) == sorted(f"{what} {n}" for what in ("light", "kept") for n in range(10))
             assert [consumer.receive(timeout_s=0.1) for consumer in consumers] == [None, None]
 
-    def test_a_durable_one_that_nobody_uses_is_replaced(self, bus: shoal.Bus) -> None:
+    def test_an_unused_durable_one_is_replaced(self, bus: shoal.Bus) -> None:
         with context_of(bus, None) as context:
             context.create_shared_durable_consumer(X, "work", "a = 1").close()
             context.create_producer().set_property("a", 1).send(X, "old")

@@ -166,7 +166,7 @@ class TestSubscriptions:
 class TestSynchronously:
     """Sections 8.5 and 8.6."""
 
-    def test_receive_waits_so_long_and_receive_no_wait_not_at_all(self, world: World) -> None:
+    def test_receive_waits_for_its_timeout_and_receive_no_wait_not_at_all(self, world: World) -> None:
         consumer = world.receiver().create_consumer(X)
         assert consumer.receive_no_wait() is None
         assert consumer.receive(timeout_s=0.01) is None

@@ -71,7 +71,7 @@ class TestClassic:
             assert isinstance(received, jms.TextMessage)
             assert (received.text, received.get_body(str)) == (QUOTE, QUOTE)
 
-    def test_a_listener_is_told_of_quotes(self) -> None:
+    def test_a_listener_gets_quotes(self) -> None:
         heard: list[str | None] = []
 
         class StockListener:

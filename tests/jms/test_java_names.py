@@ -14,7 +14,7 @@ FACTORY = jms.ConnectionFactory("inproc://java-names")
     ("java", "python"),
     [("createConnection", "create_connection"), ("createContext", "create_context")],
 )
-def test_a_java_name_is_told_by_its_name_here(java: str, python: str) -> None:
+def test_a_java_name_hints_at_its_name_here(java: str, python: str) -> None:
     with pytest.raises(AttributeError, match=f"Java's {java} is '{python}' here"):
         getattr(FACTORY, java)
 
@@ -28,12 +28,12 @@ def test_a_java_name_is_told_by_its_name_here(java: str, python: str) -> None:
         (jms.Topic("prices"), "getTopicName", "topic_name"),
     ],
 )
-def test_getters_and_setters_are_told_by_their_attribute(made: Any, java: str, python: str) -> None:
+def test_getters_and_setters_hint_at_their_attribute(made: Any, java: str, python: str) -> None:
     with pytest.raises(AttributeError, match=f"is '{python}' here"):
         getattr(made, java)
 
 
-def test_a_name_that_nobody_has_gets_no_hint() -> None:
+def test_an_unknown_name_gets_no_hint() -> None:
     with pytest.raises(AttributeError) as told:
         FACTORY.createTea  # type: ignore[attr-defined] # noqa: B018
     assert str(told.value) == "'ConnectionFactory' object has no attribute 'createTea'"
