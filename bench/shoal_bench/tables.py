@@ -143,7 +143,7 @@ def fec_lines(results: Sequence[Result]) -> Iterable[str]:
 
 #: What happens to one subscriber, in words.
 TROUBLES = {
-    "none": "nobody is in trouble",
+    "none": "no subscriber is in trouble",
     "stopped": "one is stopped for a while",
     "tenth": "one reads a tenth of the rate",
     "lossy": "one loses a fifth of its datagrams",

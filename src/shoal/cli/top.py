@@ -42,7 +42,7 @@ def top(
     domain: Domain = None,
     interface: Interface = None,
 ) -> None:
-    """Show what nodes, links and queues of the domain do now. The status is 1 if nobody answers."""
+    """Show what nodes, links and queues of the domain do now. The status is 1 if no node answers."""
     if json and not once:
         typer.echo("shoal top: --json needs --once", err=True)
         raise typer.Exit(2)
@@ -54,7 +54,7 @@ def top(
 
 
 def _ask(bus: shoal.Bus, timeout_s: float) -> list[Mapping[str, Any]]:
-    """The statuses of everybody who answers."""
+    """The statuses of all nodes that answer."""
     found: list[Mapping[str, Any]] = []
     with contextlib.suppress(NoReplyError, RemoteError):
         for answer in bus.request_many(TOPIC, timeout_s=timeout_s):
@@ -78,7 +78,7 @@ def _print_once(bus: shoal.Bus, every_s: float, json: bool) -> None:
             cells = [[shown(row.get(key), form) for key, _, form in COLUMNS[page]] for row in rows]
             _print_table([heading for _, heading, _ in COLUMNS[page]], cells)
     if not board.rows("nodes"):
-        typer.echo("shoal top: nobody answered; connect programs with answer=True", err=True)
+        typer.echo("shoal top: no node answered. Connect programs with answer=True", err=True)
         raise typer.Exit(1)
 
 

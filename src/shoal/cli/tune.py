@@ -55,7 +55,7 @@ def tune(
             with connect(url, domain, interface, **setting.options) as bus:
                 if not bus.wait_for_subscribers(topic, timeout_s=5.0):
                     raise NoRespondersError(
-                        f"nobody subscribes to {topic!r}: run `shoal sub {topic}` on other machines"
+                        f"no program subscribes to {topic!r}: run `shoal sub {topic}` on other machines"
                     )
                 return _publish(bus, topic, bytes(size), rate, seconds)
 
