@@ -22,6 +22,7 @@ from shoal_bench import sharing as sharing_experiment
 from shoal_bench import slow as slow_experiment
 from shoal_bench import throughput as throughput_experiment
 from shoal_bench import tunnel as tunnel_experiment
+from shoal_bench.cli import agent as agent_command
 from shoal_bench.cli import seeds as seeds_command
 from shoal_bench.cli import selectors as selectors_command
 from shoal_bench.rounds import Follow
@@ -425,6 +426,8 @@ def persistent(
 
 app.command("selectors")(selectors_command.selectors)
 app.command("seeds")(seeds_command.seeds)
+app.command("agent")(agent_command.agent)
+app.command("check")(agent_command.check)
 
 
 class _HasRounds(Protocol):

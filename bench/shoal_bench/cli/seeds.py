@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from shoal.errors import ShoalError
+from shoal_bench.cli.agent import read_secret
 from shoal_bench.seeds import catalogue, report
 from shoal_bench.seeds.frame import Experiment
 from shoal_bench.seeds.run import Plan, run
@@ -39,6 +40,11 @@ def seeds(
         int | None, typer.Option(min=1, help="So many cells of each experiment at most.")
     ] = None,
     store: Annotated[Path, typer.Option(help="Where a store keeps the samples.")] = Path("runs"),
+    hosts: Annotated[
+        str, typer.Option(help="Agents (`shoal bench agent`) for the node and the load, with commas.")
+    ] = "",
+    control: Annotated[str, typer.Option(help="Where agents connect to.")] = "tcp://0.0.0.0:7490",
+    secret_file: Annotated[Path | None, typer.Option(help="A file with the secret that agents know.")] = None,
     html: Annotated[
         Path | None, typer.Option(help="Write a page with the published figures redrawn beside ours.")
     ] = None,
@@ -60,6 +66,9 @@ def seeds(
             store=store,
             peers=tuple(peer.strip() for peer in peers.split(",") if peer.strip()),
             cells_max=cells,
+            hosts=tuple(host.strip() for host in hosts.split(",") if host.strip()),
+            control=control,
+            secret=_secret(hosts, secret_file),
         )
         plan.rig()
         experiments = catalogue.chosen(name)
@@ -86,6 +95,14 @@ def seeds(
         typer.echo(f"failed: {failure}", err=True)
     if result["failed"]:
         raise typer.Exit(1)
+
+
+def _secret(hosts: str, path: Path | None) -> bytes:
+    if path is not None:
+        return read_secret(path)
+    if hosts:
+        raise ValueError("agents need --secret-file")
+    return b""
 
 
 def _list() -> None:

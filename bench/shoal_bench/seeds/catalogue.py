@@ -28,6 +28,7 @@ def _fiorano(name: str, section: str, cells: Any, found: str, **more: Any) -> Ex
         peers=_BESIDE_ARTEMIS,
         headline="overall_msg_s",
         published=published.overall_msg_s,
+        remote=("routed",),
         **more,
     )
 

@@ -5,7 +5,7 @@ each contestant by its own `measure`; each run gives a `Reading`.
 """
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 from shoal_bench.availability import Need, Needs
 
 if TYPE_CHECKING:
+    from shoal_bench.hosts import Host
     from shoal_bench.peers.artemis import Broker
 
 #: Why a cell of a run without rules does not count.
@@ -64,8 +65,10 @@ class Reading:
 class Site:
     """Where cells are run: the rig, and peers' servers that outlive a cell."""
 
-    def __init__(self, rig: Rig) -> None:
+    def __init__(self, rig: Rig, hosts: "Sequence[Host]" = ()) -> None:
         self.rig = rig
+        #: Hosts of agents: the first has the node of a cell, the last its load. None is this machine.
+        self.hosts = hosts
         #: What cells learned that later cells use: such as the share of a core that a contestant needs.
         self.learned: dict[str, Any] = {}
         self._stack = ExitStack()
@@ -124,6 +127,8 @@ class Experiment(Generic[T]):
     lower_is_better: bool = False
     #: What the authors reached with a cell's parameters; none where their text does not say it.
     published: Callable[[T], float | None] = lambda _: None
+    #: The contestants that can have their node and their load on hosts of agents.
+    remote: tuple[str, ...] = ()
     #: What the experiment itself cannot do without.
     needs: tuple[Need, ...] = ()
 

@@ -98,7 +98,7 @@ class Measured:
 def measure(cell: Cell, contestant: str, site: Site, note: Note) -> Reading:
     """Run a cell once, with as much of a core for the node as keeps the load below its limit."""
     learned = f"share of {contestant}"
-    shares = SHARES if site.rig.strict else SHARES[:1]
+    shares = SHARES if site.rig.strict and not site.hosts else SHARES[:1]
     measured: Measured | None = None
     for share in shares[shares.index(site.learned.get(learned, 1.0)) :]:
         note("" if share == 1.0 else f"with {share:g} of a core")
@@ -147,8 +147,24 @@ class _Watch:
             before = now
 
 
+def _between_hosts(cell: Cell, site: Site, watch: _Watch) -> list[dict[str, float]]:
+    """The same between hosts of agents. A load says itself how busy it was; there is no quota."""
+    rig, server, clients = site.rig, site.hosts[0], site.hosts[-1]
+    with server.start("node", every_s=rig.every_s, address=server.address) as node:
+        node.wait_progress()
+        urls = [f"tcp://{server.address}:{node.progress}"]
+        with clients.start("load", cell=cell.to_json(), urls=urls, seconds=rig.seconds) as load:
+            load.wait_progress(START_S)
+            load.tell()
+            watch.shares.append(load.result(rig.seconds + END_S)["busy"])
+        node.tell()
+        return list(node.result(30.0)["samples"])
+
+
 def _routed(cell: Cell, site: Site, share: float, watch: _Watch) -> list[dict[str, float]]:
     rig = site.rig
+    if site.hosts:
+        return _between_hosts(cell, site, watch)
     with Worker(SIDES, "node", core=site.node_core, every_s=rig.every_s) as node:
         node.wait_progress()
         told: dict[str, Any] = {

@@ -14,12 +14,14 @@ import shoal
 from shoal.processes.store import StoreProcess
 from shoal_bench import availability
 from shoal_bench.errors import ExperimentError
+from shoal_bench.hosts import AgentHost, Control
 from shoal_bench.seeds.frame import Experiment, Reading, Rig, Site, Trial
 from shoal_bench.seeds.interval import half_width, is_enough
 
 #: What starting a cell's processes takes, for the estimate of the time left.
 START_S = 3.0
 STORED_S = 60.0
+AGENTS_S = 60.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,6 +40,11 @@ class Plan:
     #: Peers that run beside Shoal; those of an experiment that knows them.
     peers: tuple[str, ...] = ()
     cells_max: int | None = None
+    #: Agents that have a cell's node and its load.
+    hosts: tuple[str, ...] = ()
+    #: Where agents connect to, and the secret they know.
+    control: str = "tcp://0.0.0.0:7490"
+    secret: bytes = b""
 
     def __post_init__(self) -> None:
         if self.quick and self.published:
@@ -132,6 +139,9 @@ def jobs(experiments: list[Experiment[Any]], plan: Plan, skipped: Skipped) -> li
     """All cells for all contestants that can run here."""
     found = []
     for experiment in experiments:
+        if plan.hosts and not experiment.remote:
+            skipped(f"the experiment {experiment.name}", "run it without --hosts")
+            continue
         advice = next((need.remedy for need in experiment.needs if not need.is_here()), None)
         if advice is not None:
             skipped(f"the experiment {experiment.name}", advice)
@@ -144,7 +154,7 @@ def jobs(experiments: list[Experiment[Any]], plan: Plan, skipped: Skipped) -> li
         found += [
             Job(experiment, trial, contestant)
             for trial in experiment.cells(plan.quick)[: plan.cells_max]
-            for contestant in (*experiment.contestants, *present)
+            for contestant in (experiment.remote if plan.hosts else (*experiment.contestants, *present))
         ]
     return found
 
@@ -164,7 +174,7 @@ def run(
     work = jobs(experiments, plan, skipped)
     results: list[Result] = []
     began = time.monotonic()
-    with _store(plan.store) as bus, Site(plan.rig()) as site:
+    with _store(plan.store) as bus, _agents(plan) as hosts, Site(plan.rig(), hosts) as site:
         for done, job in enumerate(work):
             each_s = (time.monotonic() - began) / done if done else plan.cell_s + START_S
             left_s = each_s * (len(work) - done)
@@ -191,6 +201,16 @@ def _run_job(job: Job, plan: Plan, site: Site, note: Callable[[str], None]) -> R
             return result
         if not plan.published or is_enough(result.reached()):
             return result
+
+
+@contextmanager
+def _agents(plan: Plan) -> Iterator[list[AgentHost]]:
+    if not plan.hosts:
+        yield []
+        return
+    with Control(plan.control, plan.hosts, plan.secret) as running:
+        running.wait(AGENTS_S)
+        yield running.hosts
 
 
 @contextmanager

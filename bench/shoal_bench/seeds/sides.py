@@ -35,7 +35,7 @@ def node(options: dict[str, Any], report: Report) -> Mapping[str, Any]:
     """Route until the parent has had enough, with a sample of its counters each second. Reports its port."""
     _pin(options["core"])
     samples: list[dict[str, float]] = []
-    with shoal.listen("tcp://127.0.0.1:0", router=True) as bus:
+    with shoal.listen(f"tcp://{options.get('address', '127.0.0.1')}:0", router=True) as bus:
         (listener,) = (link for link in bus.links if link.role == "listen")
         used = CpuClock()
         report(int(listener.address.rpartition(":")[2]))
@@ -78,11 +78,12 @@ def load(options: dict[str, Any], report: Report) -> Mapping[str, Any]:
         report(1)
         wait_told(CELL_S)
         counting = _Counting(readers)
-        began = time.monotonic()
+        used, began = CpuClock(), time.monotonic()
         stop = began + options["seconds"]
         senders = [_Sender(bus, cell, stop) for bus in buses]
         for sender in senders:
             sender.join()
+        busy = used.elapsed_s() / (time.monotonic() - began)
         sent = sum(sender.sent for sender in senders)
         for bus in buses:
             bus.flush(READY_S)
@@ -90,7 +91,7 @@ def load(options: dict[str, Any], report: Report) -> Mapping[str, Any]:
         took_s = time.monotonic() - began
     if received != sent * cell.r:
         raise ExperimentError(f"{sent} messages were sent, and {received} of {sent * cell.r} copies arrived")
-    return {"sent": sent, "received": received, "seconds": took_s}
+    return {"sent": sent, "received": received, "seconds": took_s, "busy": busy}
 
 
 def publishers(options: dict[str, Any], report: Report) -> Mapping[str, Any]:
