@@ -38,4 +38,4 @@ def test_what_one_in_trouble_costs_the_others_is_a_group_for_each_trouble() -> N
     result = {name: {"msg_s": rate} for rate, name in enumerate(("none", "stopped", "tenth", "lossy"), 1)}
     groups = list(plots.slow_groups([result]))
     assert [bars["shoal"][0] for _, bars in groups] == [1, 2, 3, 4]
-    assert groups[0][0] == "nobody is in trouble"
+    assert groups[0][0] == "no subscriber is in trouble"

@@ -46,7 +46,7 @@ def test_the_table_of_slow_subscribers_compares_each_trouble_with_none() -> None
     figures = {"msg_s": 100_000.0, "share": 0.95, "publish_max_s": 0.5}
     result = dict.fromkeys(("none", "stopped", "tenth", "lossy"), figures)
     lines = list(tables.slow_lines([result]))[2:]
-    assert lines[0] == "| nobody is in trouble | 100,000 |  | 0.50 |"
+    assert lines[0] == "| no subscriber is in trouble | 100,000 |  | 0.50 |"
     assert lines[1] == "| one is stopped for a while | 100,000 | 0.95 | 0.50 |"
     assert len(lines) == 4
 

@@ -129,6 +129,14 @@ impl Connected {
     }
 }
 
+/// Asks the kernel for a congestion control. One that does not have it uses another, which serves as well.
+fn choose_congestion(socket: &TcpStream, name: &str) {
+    #[cfg(any(target_os = "linux", target_os = "freebsd"))]
+    let _ = SockRef::from(socket).set_tcp_congestion(name.as_bytes());
+    #[cfg(not(any(target_os = "linux", target_os = "freebsd")))]
+    let _ = (socket, name);
+}
+
 fn zeroes(count: usize) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     bytes.try_reserve_exact(count).map_err(|_| io::ErrorKind::OutOfMemory)?;
@@ -334,8 +342,7 @@ impl TcpSockets {
         if let Some(Congestion { name, loopback }) = &self.congestion
             && (*loopback || !peer.ip().to_canonical().is_loopback())
         {
-            // A kernel that does not have it has another, which serves as well.
-            let _ = SockRef::from(socket).set_tcp_congestion(name.as_bytes());
+            choose_congestion(socket, name);
         }
     }
 
