@@ -9,7 +9,7 @@ CYCLES ?= 200
 LIMIT ?= 3600
 DEAD_S ?= 60
 
-.PHONY: help setup build demo test check bench sim soak storm dead-path jms-matrix jms-oracle kill-tests kill-routers spark-tests figures docs fuzz coverage wheel wheels clean
+.PHONY: help setup build demo test check bench sim soak storm dead-path jms-matrix jms-oracle kill-tests kill-routers routing-model spark-tests figures docs fuzz coverage wheel wheels clean
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -38,6 +38,9 @@ sim: build  ## a long search for failing simulations: make sim SEEDS=10000
 	$(BIN)/python -m shoal.testing.search --seeds $(SEEDS) --scenario domain_chaos
 	$(BIN)/python -m shoal.testing.store_search --seeds $(SEEDS)
 	cargo run --release -p shoal-sim --example log_crashes -- $(SEEDS)
+
+routing-model: build  ## a long search for seeds that break the routing model: make routing-model SEEDS=3000
+	$(BIN)/python tests/sim/routing_model/search.py --seeds $(SEEDS)
 
 kill-tests: build  ## kill stores, publishers, subscribers and workers two hundred times, then Spark jobs: make kill-tests CYCLES=200
 	$(BIN)/python tests/e2e/kill_store.py --cycles $(CYCLES)

@@ -1,4 +1,4 @@
-"""Networks that nobody thought of: routers in random graphs, joined by LANs and TCP, and programs.
+"""Random networks: routers in random graphs, joined by LANs and TCP, and programs.
 
 Links are cut, routers crash, return and stand still, programs publish and flush all the while. Then all
 faults end, and every promise is checked.
@@ -16,7 +16,7 @@ from shoal.testing.domain_scenarios import domain_scenario
 from shoal.testing.faults import Link
 from shoal.testing.routed_checkers import check_routed, every_number_accounted
 
-#: Routers have so long to find their tree, and members each other, once all faults are over.
+#: Time for routers to find their tree, and for members to find each other, once all faults are over.
 SETTLE_S = 20.0
 STEPS = 8
 PROGRAM = BusOptions(heartbeat_s=1.0, missed_heartbeats_max=3)
@@ -24,7 +24,7 @@ ROUTER = BusOptions(heartbeat_s=1.0, missed_heartbeats_max=3, router=True)
 
 
 def reached(domain: Domain, publishers: list[Node], readers: list[Subscription], count: int = 10) -> None:
-    """What is published now, in quiet, reaches everybody, once, before a flush is over."""
+    """Messages that are published now, in quiet, reach every reader, once, before a flush is over."""
     before = {id(reader): len(reader.bodies) for reader in readers}
     for publisher in publishers:
         publisher.publish("t", *numbered(count))
@@ -231,7 +231,7 @@ class _Graph:
     def cut(self, one: int, two: int) -> None:
         """Cut a node off from another one, and from all others on the LANs that they have in common.
 
-        On a LAN either everybody hears a node or nobody does.
+        On a LAN either all members hear a node or none does.
         """
         others = {two}
         for _ in self.lans:
@@ -258,7 +258,7 @@ class _Graph:
     # --- what must be true ---
 
     def check_flushes(self, history: DomainHistory) -> None:
-        """What a flush acknowledged had come to everybody who was never cut off from its publisher."""
+        """Messages that a flush confirmed had come to every node that was never cut off from it."""
         for life in history.lives:
             for flush in life.flushes:
                 if not flush.silent:
@@ -305,5 +305,5 @@ class _Graph:
             raise DomainCheckError(self.domain.history(), "optimal_tree", what)
 
     def edges_of_tree(self) -> int:
-        """Transmissions that reach everybody once."""
+        """Transmissions that reach every node once."""
         return len(self.nodes) - 1
