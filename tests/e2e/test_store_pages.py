@@ -149,7 +149,7 @@ def test_a_status_for_programs_is_json(store: StoreProgram, shell: dict[str, str
                 "42\n",
             ],
         ),
-        ("docs/how-to/lose-nothing.md", ["", "", "11\n", ""]),
+        ("docs/how-to/lose-nothing.md", ["", "", "11\n", "", ""]),
     ],
 )
 def test_what_a_store_keeps_is_used_as_the_page_shows(
