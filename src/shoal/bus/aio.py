@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import contextvars
 import functools
+import importlib
 import inspect
 import time
 import weakref
@@ -62,6 +63,7 @@ from shoal.bus.store_protocol import TEMPORARY
 from shoal.bus.store_waits import ask_in_loop
 from shoal.bus.waiting import close_at_exit
 from shoal.config import (
+    ClientConfig,
     ConnectionConfig,
     ConnectOptions,
     QueueFull,
@@ -110,7 +112,7 @@ def connect(url: str | None = None, **options: Unpack[ConnectOptions]) -> "Bus":
     """
     rest, client = split_client(options)
     connection, role = split_roles(rest)
-    bus = Bus(resolve(url, connection))
+    bus = _made(resolve(url, connection), client)
     bus._connection.be_watched(client)
     bus._connection.open_beside_loop(role, client)
     bus._connects = bus.config.has_links
@@ -124,12 +126,20 @@ def listen(url: str, *, admit: Admit | None = None, **options: Unpack[ConnectOpt
     config = resolve_listening(url, connection)
     if admit is not None and not config.has_links:
         raise ConfigError(f"admit decides about programs that connect, and none does on {config.scheme}://")
-    bus = Bus(config)
+    bus = _made(config, client)
     with closing_on_error(bus._connection):
         if bus.config.has_links:
             bus._connection.keeper().listen(bus.config.target(), admit, bus.config.cost)
         bus._connection.be_watched(client)
         bus._connection.open_beside_loop(role, client, listens=bus.config.has_links)
+    return bus
+
+
+def _made(config: ConnectionConfig, client: ClientConfig) -> "Bus":
+    """The connection, of a class of its own if destinations have options: few have."""
+    if client.destinations is None:
+        return Bus(config)
+    bus: Bus = importlib.import_module("shoal.bus.destined").AioBus(config, client.destinations)
     return bus
 
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import importlib
 import inspect
 import threading
 import time
@@ -55,6 +56,7 @@ from shoal.bus.transactions import Transaction
 from shoal.bus.waiting import close_at_exit, run
 from shoal.bus.watch import Watch
 from shoal.config import (
+    ClientConfig,
     ConnectionConfig,
     ConnectOptions,
     QueueFull,
@@ -104,7 +106,7 @@ def connect(url: str | None = None, **options: Unpack[ConnectOptions]) -> "Bus":
     """
     rest, client = split_client(options)
     connection, role = split_roles(rest)
-    bus = Bus(resolve(url, connection))
+    bus = _made(resolve(url, connection), client)
     bus._connection.take_role(role)
     bus._connection.take_client(client)
     bus._connection.be_watched(client)
@@ -136,7 +138,7 @@ def listen(url: str, *, admit: Admit | None = None, **options: Unpack[ConnectOpt
     config = resolve_listening(url, connection)
     if admit is not None and not config.has_links:
         raise ConfigError(f"admit decides about programs that connect, and none does on {config.scheme}://")
-    bus = Bus(config)
+    bus = _made(config, client)
     bus._connection.take_role(role)
     bus._connection.take_client(client)
     bus._connection.be_watched(client)
@@ -144,6 +146,14 @@ def listen(url: str, *, admit: Admit | None = None, **options: Unpack[ConnectOpt
         if bus.config.has_links:
             bus._connection.keeper().listen(bus.config.target(), admit, bus.config.cost)
             bus._connection.let_store_join()
+    return bus
+
+
+def _made(config: ConnectionConfig, client: ClientConfig) -> "Bus":
+    """The connection, of a class of its own if destinations have options: few have."""
+    if client.destinations is None:
+        return Bus(config)
+    bus: Bus = importlib.import_module("shoal.bus.destined").Bus(config, client.destinations)
     return bus
 
 

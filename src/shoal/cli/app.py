@@ -27,6 +27,7 @@ COMMANDS = {
     "doctor": "Find what keeps messages from arriving: interface, multicast, firewall, domain.",
     "tune": "Find the send delay that suits a network, as iBus's guide does.",
     "profile": "Show named sets of options, and translate iBus's.",
+    "destination": "Show which options a topic has.",
     "explain": "Print what the id of a log line or an error means.",
     "norm": "Send and receive files and objects by NORM (RFC 5740).",
     "selector": "Try message selectors.",

@@ -8,6 +8,7 @@ from typing import Any, TypedDict
 
 from shoal.config.checks import Checked
 from shoal.config.connection import ConnectionOptions
+from shoal.config.destinations import Destinations
 from shoal.config.fingerprints import fingerprint_bytes
 from shoal.config.tokens import Token, token_of
 from shoal.errors import ConfigError
@@ -43,6 +44,7 @@ class ClientOptions(TypedDict, total=False):
     outbox_bytes_max: int
     metrics: str | None
     answer: bool
+    destinations: Mapping[str, Any] | str | Path | None
 
 
 class ConnectOptions(ConnectionOptions, RoleOptions, ClientOptions, total=False):
@@ -79,6 +81,8 @@ class ClientConfig(Checked):
     metrics: str | None = None
     #: Whether to answer `shoal nodes` and `shoal top` with a status.
     answer: bool = False
+    #: Options of destinations: of patterns, or a TOML file with `[destination."fx/>"]`.
+    destinations: Destinations | None = None
 
     def __post_init__(self) -> None:
         self.check_types()
@@ -122,6 +126,8 @@ def split_client(
         if not isinstance(token_file, str | Path) or not str(token_file):
             raise ConfigError(f"token_file is {token_file!r}, and must be a file, or None")
         client["token_file"] = Path(token_file)
+    if (destinations := client.get("destinations")) is not None:
+        client["destinations"] = Destinations.of(destinations)
     store = rest.get("store")
     if isinstance(store, str) and store.startswith(("tcp://", "tls://")):
         client["store_url"] = rest.pop("store")

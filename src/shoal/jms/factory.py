@@ -48,7 +48,12 @@ class ConnectionFactory(JavaNames):
             raise TypeError(f"bus is {bus!r}, and must be what shoal.connect returns")
         if bus is None:
             # A mistake is told now, and not when somebody connects.
-            resolve(url, split_roles(split_client(options)[0])[0])
+            rest, client = split_client(options)
+            if client.destinations is not None:
+                raise ConfigError(
+                    "destinations is for shoal.connect: a JMS producer has priority and ttl itself"
+                )
+            resolve(url, split_roles(rest)[0])
         self._url = url
         self._bus = bus
         self._client_id = client_id
