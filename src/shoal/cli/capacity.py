@@ -155,11 +155,16 @@ def live(
         estimator = Estimator()
         began = time.monotonic()
         for second in itertools.count():
-            found = estimator.update(time.monotonic(), Load.of_status(_status(daemon)))
+            status = _status(daemon)
+            if (own := status.get("capacity")) is not None:
+                # The daemon has watched itself for longer.
+                is_low = bool(own.pop("low"))
+                found: Estimate | None = Estimate(**own)
+            else:
+                found = estimator.update(time.monotonic(), Load.of_status(status))
+                is_low = estimator.is_low_on_capacity
             if found is not None:
-                typer.echo(
-                    json_text.dumps(asdict(found)) if json else _line(found, estimator.is_low_on_capacity)
-                )
+                typer.echo(json_text.dumps(asdict(found)) if json else _line(found, is_low))
             if seconds is not None and time.monotonic() - began >= seconds:
                 return
             time.sleep(max(0.0, began + second + 1 - time.monotonic()))

@@ -16,9 +16,11 @@ from shoal.daemon.config import DaemonConfig
 from shoal.daemon.links import Links
 from shoal.errors import ConfigError
 from shoal.link.directory import Load, Record
+from shoal.messages import daemon as notices
 from shoal.messages import link as link_notices
 from shoal.monitor.answers import Answers
 from shoal.monitor.backlogs import store_status
+from shoal.monitor.capacity import CapacityLow, CapacityRegained, CapacityWatch
 from shoal.monitor.config import HttpConfig
 from shoal.monitor.process import process_status
 from shoal.system import processor_s
@@ -54,6 +56,7 @@ class Daemon:
         self._answers: Answers | None = None
         self._registering: Registering | None = None
         self._cpu = (0.0, self._began_s)
+        self._capacity = CapacityWatch()
         self.bus = Bus(config.connection)
         self._links = Links(self.bus._connection)
         try:
@@ -175,6 +178,7 @@ class Daemon:
         with self._lock:
             if not self._closed:
                 self._links.turn()
+                self._note_capacity(self._capacity.turn(time.monotonic(), self._counted))
 
     def close(self, linger_s: float = LINGER_S) -> None:
         """Close everything, after waiting for those who lack something. Closing again does nothing."""
@@ -217,9 +221,26 @@ class Daemon:
                 **process_status(),
                 **({} if self._store is None else {"store": store_status(self._store)}),
                 "filters_evaluated": 0 if self._closed else self.bus.stats()["filters_evaluated"],
+                "capacity": self._capacity.status(),
                 "reloads": self._reloads,
                 "events_lost": self._lost,
             }
+
+    def _counted(self) -> dict[str, Any]:
+        """What capacity is estimated from."""
+        return {
+            "links": self._links.states(),
+            "cpu_s": processor_s(),
+            "filters_evaluated": self.bus.stats()["filters_evaluated"],
+        }
+
+    def _note_capacity(self, event: CapacityLow | CapacityRegained | None) -> None:
+        name = self.config.name
+        match event:
+            case CapacityLow(load, rate):
+                notices.CAPACITY_LOW(name=name, load=load, rate=rate).log(log)
+            case CapacityRegained(load):
+                notices.CAPACITY_REGAINED(name=name, load=load).log(log)
 
     def _trouble(self) -> list[str]:
         trouble = ["closed"] if self._closed else self._links.trouble()

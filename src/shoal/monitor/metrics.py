@@ -25,6 +25,15 @@ _OWN: tuple[_Row, ...] = (
     ("events_lost", "messages_lost_events_total", "counter", "Times that messages were told as lost here."),
     ("slow_members", "slow_members_total", "counter", "Times that a member was too slow for this publisher."),
 )
+#: Of `capacity`: what the daemon estimates from its counters.
+_CAPACITY: tuple[_Row, ...] = (
+    ("load", "capacity_load_ratio", "gauge", "The share of a core that the process used."),
+    ("received_msg_s", "capacity_received_messages_per_second", "gauge", "Messages received in a second."),
+    ("processing_s", "capacity_processing_seconds", "gauge", "What a message costs the process."),
+    ("headroom", "capacity_headroom_ratio", "gauge", "How many times this traffic one core carries."),
+    ("mean_wait_s", "capacity_mean_wait_seconds", "gauge", "How long a message waits at this load."),
+    ("low", "capacity_low", "gauge", "Whether the load has been above 80 % for 30 s."),
+)
 #: Of `statistics`: what iBus counted.
 _STATISTICS: tuple[_Row, ...] = (
     ("messages_sent", "multicast_sent_messages_total", "counter", "Messages sent by multicast."),
@@ -88,6 +97,7 @@ def text(status: Mapping[str, Any], *, open_metrics: bool = False) -> str:
     labels = {"name": status["name"], "domain": status["domain"], "version": status["version"]}
     lines.add("info", "gauge", "Which node this is.", [(labels, 1)])
     _plain(lines, _OWN, status)
+    _plain(lines, _CAPACITY, status.get("capacity") or {})
     _plain(lines, _STATISTICS, status.get("statistics", {}))
     links = [({"link": link["name"], "peer": link.get("peer") or ""}, link) for link in status["links"]]
     _series(lines, _LINK, links, {"link": "other"})

@@ -1,0 +1,71 @@
+"""A daemon's own estimate: once a second, one event when capacity becomes low, one when it is back."""
+
+from typing import Any
+
+from shoal.monitor.capacity import CapacityLow, CapacityRegained, CapacityWatch
+from shoal.monitor.metrics import text
+
+
+class Node:
+    """Counters of a node that is busy for a share of each second."""
+
+    def __init__(self) -> None:
+        self.cpu_s, self.received, self.looks = 0.0, 0, 0
+
+    def run(self, load: float) -> None:
+        self.cpu_s += load
+        self.received += 1000
+
+    def counted(self) -> dict[str, Any]:
+        self.looks += 1
+        link = {"messages_received": self.received, "messages_sent": 2 * self.received}
+        return {
+            "links": [{**link, "bytes_received": 64 * self.received, "bytes_sent": 128 * self.received}],
+            "cpu_s": self.cpu_s,
+            "filters_evaluated": 3 * self.received,
+        }
+
+
+def watched(loads: list[float]) -> tuple[CapacityWatch, list[tuple[int, object]]]:
+    node, watch, events = Node(), CapacityWatch(), []
+    for second, load in enumerate(loads):
+        node.run(load)
+        if (event := watch.turn(float(second), node.counted)) is not None:
+            events.append((second, event))
+    return watch, events
+
+
+def test_capacity_is_low_after_half_a_minute_above_80_percent_and_told_once() -> None:
+    watch, events = watched([0.5] * 5 + [0.9] * 40 + [0.3] * 3)
+    assert [(second, type(event)) for second, event in events] == [(35, CapacityLow), (45, CapacityRegained)]
+    status = watch.status()
+    assert status is not None
+    assert not status["low"]
+
+
+def test_a_short_peak_is_no_event() -> None:
+    assert watched([0.95] * 25 + [0.5] + [0.95] * 25)[1] == []
+
+
+def test_counters_are_read_once_a_second() -> None:
+    node, watch = Node(), CapacityWatch()
+    for turn in range(100):
+        watch.turn(turn / 20, node.counted)
+    assert node.looks == 5
+
+
+def test_the_status_says_not_enough_variation_in_place_of_coefficients() -> None:
+    status = watched([0.4] * 20)[0].status()
+    assert status is not None
+    assert (status["coefficients"], status["why"]) == (None, "not enough variation")
+    assert abs(status["processing_s"] - 0.4 / 1000) < 1e-9
+    assert CapacityWatch().status() is None
+
+
+def test_metrics_have_what_is_known() -> None:
+    about = {"name": "d", "domain": "x", "version": "1", "links": []}
+    told = text({**about, "capacity": watched([0.4] * 20)[0].status()})
+    assert "shoal_capacity_load_ratio 0.4" in told
+    assert "shoal_capacity_headroom_ratio 2.5" in told
+    assert "shoal_capacity_low 0" in told
+    assert "capacity" not in text({**about, "capacity": None})
