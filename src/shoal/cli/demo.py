@@ -53,6 +53,7 @@ def demo(
             passed = []
             for number, (title, part) in enumerate(parts, 1):
                 if progress:
+                    progress.pace.restart(time.monotonic())
                     # Parts differ too much in length to tell the end of all from the first ones.
                     progress.tell(f"  part {number} of {len(parts)} is running")
                 console.print(f"[bold]{number}. {title}[/bold]")
