@@ -132,3 +132,10 @@ def test_without_limits_there_are_none(monkeypatch: pytest.MonkeyPatch, tmp_path
     assert system.stack_bytes() == 0
     system.raise_descriptor_limit()
     assert system.free_bytes(tmp_path) > 0
+
+
+def test_what_a_process_reads_is_counted(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(bytes(1 << 20))
+    before = system.bytes_read()
+    (tmp_path / "file").read_bytes()
+    assert system.bytes_read() - before >= 1 << 20
