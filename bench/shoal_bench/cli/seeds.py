@@ -40,6 +40,9 @@ def seeds(
         int | None, typer.Option(min=1, help="So many cells of each experiment at most.")
     ] = None,
     store: Annotated[Path, typer.Option(help="Where a store keeps the samples.")] = Path("runs"),
+    hours: Annotated[
+        float, typer.Option(min=0.0, max=24 * 28, help="Over how long fiorano-aging loads its node.")
+    ] = 0.0,
     hosts: Annotated[
         str, typer.Option(help="Agents (`shoal bench agent`) for the node and the load, with commas.")
     ] = "",
@@ -66,6 +69,7 @@ def seeds(
             store=store,
             peers=tuple(peer.strip() for peer in peers.split(",") if peer.strip()),
             cells_max=cells,
+            hours=hours,
             hosts=tuple(host.strip() for host in hosts.split(",") if host.strip()),
             control=control,
             secret=_secret(hosts, secret_file),

@@ -223,12 +223,3 @@ def joint(quick: bool) -> list[Cell]:
         for kind in KINDS
         for n, r in grid
     ]
-
-
-def aging(quick: bool) -> list[Cell]:
-    """4.10: the same cell again and again; the last against the first says how much a node ages."""
-    repeats = 3 if quick else 12
-    return [
-        Cell(experiment="fiorano-aging", name=f"at{number}", x=number, matching=(Group(count=1),))
-        for number in range(repeats)
-    ]

@@ -65,8 +65,10 @@ class Reading:
 class Site:
     """Where cells are run: the rig, and peers' servers that outlive a cell."""
 
-    def __init__(self, rig: Rig, hosts: "Sequence[Host]" = ()) -> None:
+    def __init__(self, rig: Rig, hosts: "Sequence[Host]" = (), hours: float = 0.0) -> None:
         self.rig = rig
+        #: Over how long a node is watched that ages.
+        self.hours = hours
         #: Hosts of agents: the first has the node of a cell, the last its load. None is this machine.
         self.hosts = hosts
         #: What cells learned that later cells use: such as the share of a core that a contestant needs.

@@ -61,6 +61,7 @@ def measure(trial: Tuning, _contestant: str, site: Site, _note: Note) -> Reading
         "subscribers": SUBSCRIBERS,
     }
     own: dict[str, Any] = {"interface": "lo", "missed_heartbeats_max": trial.missed_heartbeats}
+    own["when_slow"] = "wait"
     losing = {**own, "drop_received": trial.loss_percent / 100}
     sending: dict[str, Any] = {
         "epoch": trial.epoch,

@@ -40,6 +40,8 @@ class Plan:
     #: Peers that run beside Shoal; those of an experiment that knows them.
     peers: tuple[str, ...] = ()
     cells_max: int | None = None
+    #: Over how long a node is watched that ages.
+    hours: float = 0.0
     #: Agents that have a cell's node and its load.
     hosts: tuple[str, ...] = ()
     #: Where agents connect to, and the secret they know.
@@ -174,7 +176,7 @@ def run(
     work = jobs(experiments, plan, skipped)
     results: list[Result] = []
     began = time.monotonic()
-    with _store(plan.store) as bus, _agents(plan) as hosts, Site(plan.rig(), hosts) as site:
+    with _store(plan.store) as bus, _agents(plan) as hosts, Site(plan.rig(), hosts, plan.hours) as site:
         for done, job in enumerate(work):
             each_s = (time.monotonic() - began) / done if done else plan.cell_s + START_S
             left_s = each_s * (len(work) - done)

@@ -152,7 +152,8 @@ def _hosts(cell: Cell) -> list[list[Group]]:
 
 
 def _group(options: Mapping[str, Any]) -> shoal.Bus:
-    return shoal.connect(f"norm://{GROUP}:{options['port']}", interface="lo")
+    # A receiver that is slow holds the publishers back, as the study's server did.
+    return shoal.connect(f"norm://{GROUP}:{options['port']}", interface="lo", when_slow="wait")
 
 
 def _pin(core: int | None) -> None:

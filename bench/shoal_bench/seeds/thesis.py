@@ -152,7 +152,10 @@ def measure_jms(trial: Transfer, contestant: str, site: Site, _note: Note) -> Re
         }
         port = free_port()
         if trial.route == "multicast":
-            common |= {"url": f"norm://{GROUP}:{port}", "connection": {"interface": hosts.interface}}
+            common |= {
+                "url": f"norm://{GROUP}:{port}",
+                "connection": {"interface": hosts.interface, "when_slow": "wait"},
+            }
         else:
             common |= {"url": f"tcp://{hosts.address(0)}:{port}"}
 
