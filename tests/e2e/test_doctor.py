@@ -274,7 +274,7 @@ def test_a_firewall(lan: LAN, group: str, hook: str) -> None:
 def test_it_needs_no_root_and_says_what_it_could_not_look_at(lan: LAN, group: str) -> None:
     (host,) = lan(1).hosts
     script = f"""
-import os, shoal.bus.sync
+import fcntl, os, shoal.bus.sync
 from shoal.config import parse_url
 from shoal.doctor import Options, examine
 # The interpreter's own files may be for root alone.

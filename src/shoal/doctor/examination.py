@@ -74,7 +74,7 @@ def _of_the_machine(machine: Machine, config: ConnectionConfig) -> list[Finding]
     """What does not depend on an interface."""
     return [
         traffic.loopback(machine, PROBE_GROUP),
-        host.buffers(machine, config.receive_buffer_bytes, config.port),
+        host.buffers(machine, config.receive_buffer_bytes),
         host.offloads(machine),
         traffic.timing(machine, config.heartbeat_s),
         host.limits(machine),

@@ -20,9 +20,12 @@ IGMP = """Idx	Device    : Count Querier	Group    Users Timer	Reporter
 				FA4AC0EF     1 0:00000000		0
 				010000E0     1 0:00000000		0
 """
-UDP = """ sl local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt uid timeout inode ref drops
-  123: 014AC0EF:1D32 00000000:0000 07 00000000:00000000 00:00000000 00000000  0  0 41 2 00000000 {drops}
-  124: 0100007F:0035 00000000:0000 07 00000000:00000000 00:00000000 00000000  0  0 42 2 00000000 7
+SNMP = """Ip: Forwarding DefaultTTL
+Ip: 1 64
+Udp: InDatagrams NoPorts InErrors OutDatagrams RcvbufErrors SndbufErrors InCsumErrors IgnoredMulti MemErrors
+Udp: 100000 5 999 100000 {drops} 0 0 0 0
+UdpLite: InDatagrams NoPorts
+UdpLite: 0 0
 """
 
 
@@ -34,7 +37,7 @@ class Lab(Machine):
     files: dict[str, str] = field(
         default_factory=lambda: {
             "/proc/net/igmp": IGMP,
-            "/proc/net/udp": UDP.format(drops=0),
+            "/proc/net/snmp": SNMP.format(drops=3),
             "/proc/sys/net/ipv4/igmp_max_memberships": "20\n",
             "/proc/sys/net/ipv4/igmp_max_msf": "10\n",
         }

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from machines import ETH0, IGMP, LO, UDP, Lab, eth0
+from machines import ETH0, IGMP, LO, SNMP, Lab, eth0
 
 from shoal.config import parse_url
 from shoal.doctor import Options, Report, examine
@@ -58,7 +58,7 @@ FAULTS: dict[str, tuple[str, Lab]] = {
     "IGMPv1": ("warn D06", with_file("/proc/net/igmp", OLD_IGMP)),
     "no querier": ("warn D07", Lab(query=False)),
     "small buffers": ("warn D08", Lab(receive_bytes=212_992)),
-    "drops": ("warn D08", with_file("/proc/net/udp", UDP.format(drops=12))),
+    "drops": ("warn D08", with_file("/proc/net/snmp", SNMP.format(drops=5000))),
     "no GSO": ("warn D09", Lab(gso=(False, True))),
     "overloaded": ("warn D14", Lab(late_s=0.4)),
     "cloud": ("warn D15", with_file("/sys/class/dmi/id/sys_vendor", "Amazon EC2\n")),
