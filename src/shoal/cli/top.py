@@ -16,7 +16,7 @@ from shoal.cli.connection import Domain, Interface, Url, connect, plain_endings
 from shoal.cli.message_text import printable
 from shoal.errors import NoReplyError, RemoteError
 from shoal.monitor.answers import TOPIC
-from shoal.monitor.board import COLUMNS, PAGES, Board, Cell, Page
+from shoal.monitor.board import COLUMNS, PAGES, Board, Cell, Page, Row
 
 EPILOG = """
 Keys: p the next page, s sort by the next column, / type a text that rows must contain, q end.
@@ -32,6 +32,8 @@ Examples:
 
 #: How long one round of answers may take.
 _ROUND_S = 1.0
+#: The title and the headings.
+_LINES_BESIDE = 2
 
 
 def top(
@@ -74,19 +76,31 @@ def _print_once(bus: shoal.Bus, every_s: float, json: bool) -> None:
         print(json_text.dumps(board.as_dict()))
     else:
         for page in PAGES:
-            rows = board.rows(page)
-            cells = [[shown(row.get(key), form) for key, _, form in COLUMNS[page]] for row in rows]
-            _print_table([heading for _, heading, _ in COLUMNS[page]], cells)
+            headings = [heading for _, heading, _ in COLUMNS[page]]
+            print("\n".join(_table(headings, _cells(page, board.rows(page)), _ALIGNED[page])), end="\n\n")
     if not board.rows("nodes"):
         typer.echo("shoal top: no node answered. Connect programs with answer=True", err=True)
         raise typer.Exit(1)
 
 
-def _print_table(headings: list[str], rows: list[list[str]]) -> None:
+def _cells(page: Page, rows: list[Row]) -> list[list[str]]:
+    return [[shown(row.get(key), form) for key, _, form in COLUMNS[page]] for row in rows]
+
+
+#: On which side each column begins: numbers at the right.
+_ALIGNED: dict[Page, list[str]] = {
+    page: ["<" if form == "s" else ">" for _, _, form in COLUMNS[page]] for page in PAGES
+}
+
+
+def _table(headings: list[str], rows: list[list[str]], aligned: list[str]) -> list[str]:
+    """Columns as wide as they have to be."""
     widths = [max(map(len, column)) for column in zip(headings, *rows, strict=True)]
-    for row in [headings, *rows]:
-        print("  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip())
-    print()
+    forms = [f"{side}{width}" for side, width in zip(aligned, widths, strict=True)]
+    return [
+        "  ".join(f"{cell:{form}}" for cell, form in zip(row, forms, strict=True)).rstrip()
+        for row in [headings, *rows]
+    ]
 
 
 def shown(cell: Cell, form: str) -> str:
@@ -107,22 +121,25 @@ class _Screen:
         self._matching = ""
         #: Whether keys go into the text that rows must contain.
         self._typing = False
+        #: Lines of the terminal: rows that nobody sees cost nothing.
+        self._height = 25
 
     def run(self) -> None:
         """Look and show, until the user ends it."""
         from rich.live import Live
 
-        with _keys() as read, Live(self._table(), screen=True, auto_refresh=False) as live:
+        with _keys() as read, Live(self._text(), screen=True, auto_refresh=False) as live:
+            self._height = live.console.height
             while True:
                 began = time.monotonic()
                 self._board.update(began, _ask(self._bus, min(_ROUND_S, self._every_s)))
-                live.update(self._table(), refresh=True)
+                live.update(self._text(), refresh=True)
                 while (left_s := began + self._every_s - time.monotonic()) > 0:
                     key = read(left_s)
                     if key and not self.press(key):
                         return
                     if key:
-                        live.update(self._table(), refresh=True)
+                        live.update(self._text(), refresh=True)
 
     def press(self, key: str) -> bool:
         """What a key does; false if it ends."""
@@ -145,9 +162,16 @@ class _Screen:
             self._typing, self._matching = True, ""
         return True
 
-    def _table(self) -> Any:
-        from rich.table import Table
+    def _text(self) -> Any:
+        """The screen. Plain lines: a table of rich's would take twenty times as long."""
+        from rich.text import Text
 
+        lines = self.lines()
+        text = Text(lines[0], no_wrap=True, overflow="crop", style="bold")
+        return text.append("\n" + "\n".join(lines[1:]), style="not bold")
+
+    def lines(self) -> list[str]:
+        """The title, the headings and as many rows as the terminal has lines for."""
         columns, sort = COLUMNS[self._page], self._sort[self._page]
         key = None if sort is None else columns[sort][0]
         rows = self._board.rows(self._page, sort=key, matching=self._matching)
@@ -155,15 +179,9 @@ class _Screen:
             f" /{self._matching}{'_' if self._typing else ''}" if self._matching or self._typing else ""
         )
         title = f"shoal top: {self._page}, {len(rows)} rows{filtered}   (p page, s sort, / filter, q quit)"
-        table = Table(title=title, title_justify="left", box=None, pad_edge=False)
-        for number, (_, heading, form) in enumerate(columns):
-            marked = f"[reverse]{heading}[/]" if number == sort else heading
-            table.add_column(marked, justify="left" if form == "s" else "right", no_wrap=True)
-        from rich.markup import escape
-
-        for row in rows:
-            table.add_row(*(escape(shown(row.get(name), form)) for name, _, form in columns))
-        return table
+        headings = [heading + "*" * (number == sort) for number, (_, heading, _) in enumerate(columns)]
+        seen = rows[: max(1, self._height - _LINES_BESIDE)]
+        return [title, *_table(headings, _cells(self._page, seen), _ALIGNED[self._page])]
 
 
 @contextlib.contextmanager
