@@ -20,7 +20,7 @@ from shoal.bus.receipt import Receipt
 from shoal.bus.store_chain import UNSTORED_BYTES_MAX, WORTHWHILE_BYTES, Chain
 from shoal.bus.store_channel import StoreChannel
 from shoal.bus.store_errors import seconds
-from shoal.bus.store_protocol import NAME_BYTES_MAX, is_queue_name, queue_topic
+from shoal.bus.store_protocol import NAME_BYTES_MAX, RETAIN, is_queue_name, queue_topic
 from shoal.bus.store_session import Done
 from shoal.bus.store_waits import ask
 from shoal.errors import (
@@ -247,7 +247,7 @@ class Persistence:
             number, live = self._builder.next, self.chain.live
             if claimed:
                 self.chain.claimed.add(number)
-            if node is not None and self._is_covered(topic):
+            if node is not None and self._is_covered(topic, headers):
                 # Before a thread takes it to the store.
                 self.chain.live = number
             elif node is not None:
@@ -271,10 +271,14 @@ class Persistence:
     def _unstored_bytes(self) -> int:
         return self.chain.waiting_bytes + self._builder.waiting_bytes
 
-    def _is_covered(self, topic: str) -> bool:
-        """Whether a message may be live before it is stored: behind those that wait for that it waits too."""
+    def _is_covered(self, topic: str, headers: dict[str, Any]) -> bool:
+        """Whether a message may be live before it is stored.
+
+        Behind a message that waits for that it waits too. The store may have no room for a last value.
+        """
         is_first = self._last_stored_first <= self.chain.stored
-        return is_first and self.channel.credit.covers(topic, self._unstored_bytes)
+        is_value = RETAIN in (headers.get("properties") or ())
+        return is_first and not is_value and self.channel.credit.covers(topic, self._unstored_bytes)
 
     def _publish_stored(self, rows: bytes, redelivered: bool) -> None:
         """Publish a message that is stored for live subscribers."""

@@ -36,14 +36,13 @@ from shoal.bus.dispatch import OwnThread
 from shoal.bus.operations import Operation
 from shoal.bus.receiver import Receiver
 from shoal.bus.replies import MORE, kind_of, reply_properties
+from shoal.bus.store_protocol import RETAIN
 from shoal.bus.waiting import run
 from shoal.errors import FullError, ShoalError
 from shoal.selector import CorrelationFilter, Selector
 
 #: Where fetches go: every publisher that keeps values subscribes to it, and a store that does.
 FETCH = "_retained/fetch"
-#: The property of a persistent message that a store keeps as its topic's last value.
-MARK = "_retain"
 #: The property of a store's answers.
 _STORED = "_stored"
 #: What one connection keeps: topics, and bytes of their messages.
@@ -199,7 +198,7 @@ def _say(node: _core.Node, fetch: Message, rows: list[bytes], *, more: bool, sto
 
 def marked(properties: Mapping[str, Any] | None) -> dict[str, Any]:
     """The properties of a message that a store is to keep as a last value."""
-    return {**(properties_of(properties) or {}), MARK: True}
+    return {**(properties_of(properties) or {}), RETAIN: True}
 
 
 def _answer(target: "weakref.ref[Retained]", fetch: Message) -> None:

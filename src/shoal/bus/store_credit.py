@@ -1,9 +1,10 @@
 """When persistent messages reach live subscribers: at once within the store's credit, otherwise once stored.
 
 So a message that the store refuses was never live, and a program that sends it again does not double it. The
-store says how many bytes may be live and not stored, and which topics it may refuse for room: subscriptions
-with a limit read them. It takes what was live within its credit, whether it has room or not. While no session
-is open there is no credit, and messages wait for the store.
+store says how many bytes may be live and not stored, which topics it keeps, and which it may refuse for room:
+subscriptions with a limit read them. It takes what was live within its credit, whether it has room or not.
+Without a session there is no credit, and messages wait for the store. So do last values, which it may have no
+room for.
 """
 
 from collections import deque
@@ -11,6 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from shoal._core import match_topics, split_rows
+from shoal.bus.store_protocol import keeps
 from shoal.errors import FullError, InvalidTopicError
 
 #: Topics of which it is remembered whether the store may refuse them; when there are more, all are forgotten.
@@ -24,33 +26,38 @@ Publish = Callable[[bytes, bool], None]
 class Credit:
     """What a store lets a connection publish before it is stored. May be shared between threads."""
 
-    def __init__(self, bytes_max: int = 0, limited: tuple[str, ...] = ()) -> None:
-        self._bytes_max, self._limited = bytes_max, list(limited)
+    def __init__(
+        self, bytes_max: int = 0, limited: tuple[str, ...] = (), patterns: tuple[str, ...] = (">",)
+    ) -> None:
+        self._bytes_max, self._limited, self._patterns = bytes_max, list(limited), patterns
+        self._covers_all = not limited and ">" in patterns
         self._known: dict[str, bool] = {}
 
     @staticmethod
-    def of(body: Mapping[str, Any]) -> "Credit":
-        """What a store said; none if it said nothing that makes sense."""
+    def of(body: Mapping[str, Any], patterns: object) -> "Credit":
+        """What a store said, which keeps these patterns; none if that makes no sense."""
         size, limited = body.get("credit"), body.get("limited")
+        kept = patterns if isinstance(patterns, list) else [">"]
         if not isinstance(size, int) or not isinstance(limited, list):
             return NO_CREDIT
         try:
-            match_topics(limited, [])
+            match_topics([*limited, *kept], [])
         except (InvalidTopicError, TypeError, ValueError):
             return NO_CREDIT
-        return Credit(size, tuple(limited))
+        return Credit(size, tuple(limited), tuple(kept))
 
     def covers(self, topic: str, unstored_bytes: int) -> bool:
         """Whether a message may be live before it is stored, while so many bytes are not stored."""
         if unstored_bytes >= self._bytes_max:
             return False
-        if not self._limited:
+        if self._covers_all:
             return True
         known = self._known.get(topic)
         if known is None:
             if len(self._known) >= TOPICS_MAX:
                 self._known.clear()
-            known = self._known[topic] = not match_topics(self._limited, [topic])
+            is_limited = bool(self._limited) and bool(match_topics(self._limited, [topic]))
+            known = self._known[topic] = not is_limited and keeps(self._patterns, topic)
         return known
 
 

@@ -47,6 +47,8 @@ COMMIT_BYTES_MAX: Final = 64 << 20
 RUNS_MAX: Final = 20_000
 #: Bytes of messages that a connection may have published for live subscribers while they are not stored.
 CREDIT_BYTES: Final = 32 << 20
+#: The property of a persistent message that a store keeps as its topic's last value.
+RETAIN: Final = "_retain"
 #: Names of queues, subscriptions and clients are no longer, in bytes.
 NAME_BYTES_MAX: Final = 200
 
@@ -82,6 +84,7 @@ SAID: Final[Mapping[str, Mapping[str, type]]] = {
     "credit": {"credit": int, "limited": list},
     "deliver": {"consumer": int, "lease": int, "first": int, "rows": bytes},
     "gone": {},
+    "last": {"consumer": int, "lease": int, "error": str},
     "waiting": {"consumer": int, "messages": int, "holder": str, "silent_s": float, "left_s": float},
     "dropped": {"consumer": int, "messages": int},
 }

@@ -210,13 +210,13 @@ class Session:
 
     def remove_inbox(self, inbox: Inbox, done: Done) -> None:
         """Consume no more; what is not acknowledged goes back."""
-        self.inboxes.pop(inbox.number, None)
+        is_known = self.inboxes.pop(inbox.number, None) is not None
         self._began.pop(inbox.number, None)
         cancel = inbox.cancel()
         acks = inbox.poll_acks()
         if acks is not None:
             self.say(acks)
-        if self.state == "open" and inbox.error is None:
+        if self.state == "open" and is_known:
             self.request(cancel, done, lasting=False)
         else:
             done({}, None)
@@ -263,7 +263,7 @@ class Session:
                     if body["error"] == "NOT_OWNED" and chain.patient and chain.is_next(body["first"]):
                         self.on_not_kept(str(body["destination"]))
             case "credit":
-                self.credit = Credit.of(body)
+                self.credit = Credit.of(body, self.greeting.get("patterns"))
             case "deliver":
                 inbox = self.inboxes.get(body["consumer"])
                 if inbox is not None:
@@ -275,6 +275,11 @@ class Session:
                 inbox = self.inboxes.get(body["consumer"])
                 if inbox is not None and body.get("lease") == inbox.lease:
                     del self.inboxes[inbox.number]
+                    inbox.fail(error_of(body))
+            case "last":
+                # What it has is handed out and acknowledged as before.
+                inbox = self.inboxes.get(body["consumer"])
+                if inbox is not None and body["lease"] == inbox.lease:
                     inbox.fail(error_of(body))
             case "waiting":
                 inbox = self.inboxes.get(body["consumer"])
@@ -319,7 +324,8 @@ class Session:
             self._refuse_store(self.greets.impostor())
             return
         self.greeting, self.run, self.is_dismissed = body, body["run"], False
-        self._refused_until, self.unanswered, self.credit = None, 0, Credit.of(body)
+        self._refused_until, self.unanswered = None, 0
+        self.credit = Credit.of(body, body.get("patterns"))
         waiting = list(self._requests.values())
         self._set("open")
         for chain in self.chains:

@@ -401,15 +401,6 @@ class Machine:
         except StoreCorruptError as error:
             notices.CORRUPT(why=error).log(log)
             return True
-        finally:
-            self._end_unfit()
-
-    def _end_unfit(self) -> None:
-        """End consumers whose connections do not take what is next."""
-        unfit, self._readers.unfit = self._readers.unfit, []
-        for consumer in unfit:
-            if (session := self._sessions.get(consumer.session)) is not None:
-                self._receiving.end_consumer(session, consumer.own)
 
     # Output.
 

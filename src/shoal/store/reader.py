@@ -111,6 +111,8 @@ class Consumer:
     more: bool = False
     #: Bytes of a delivery that its connection takes.
     bytes_max: int = 1 << 62
+    #: A message that is next is longer: it gets nothing more, and has what it has until its client ends it.
+    is_unfit: bool = False
 
     @property
     def taker(self) -> str:
@@ -120,7 +122,8 @@ class Consumer:
     @property
     def is_hungry(self) -> bool:
         """Whether it may be given something."""
-        return self.given_messages < self.messages and self.given_bytes < self.bytes
+        has_credit = self.given_messages < self.messages and self.given_bytes < self.bytes
+        return has_credit and not self.is_unfit
 
 
 @dataclass(slots=True)
@@ -174,8 +177,6 @@ class Reader:
         self.expired = 0
         #: Of those dropped, how many no consumer was told of.
         self.untold = 0
-        #: Consumers that are to end, because their connections do not take what is next.
-        self.unfit: list[Consumer] = []
         #: And how many were not logged, and before which time nothing is.
         self.unlogged, self.log_at_s = 0, 0.0
         #: Before this time it is not measured again.
@@ -493,11 +494,14 @@ class Reader:
             consumer.given_messages += messages
             consumer.given_bytes += taken
             used += taken
+            if consumer.is_unfit:
+                self._take_back(core, consumer, [number for number, _ in enumerate(split_rows(rows), first)])
+                continue
             length = len(rows) + DELIVERY_BYTES + DELIVERY_ENTRY_BYTES * (len(counts) + len(lives))
             if length <= consumer.bytes_max:
                 self._deliver(core, consumer, first, rows, dict(counts), dict(lives))
-            elif not self._deliver_alone(core, consumer, first, rows, dict(counts), dict(lives)):
-                break
+            else:
+                self._deliver_alone(core, consumer, first, rows, dict(counts), dict(lives))
         return used
 
     def _deliver(
@@ -530,12 +534,14 @@ class Reader:
         rows: bytes,
         counts: dict[int, int],
         lives: dict[int, int],
-    ) -> bool:
-        """Deliver messages one by one that are too long together; false if one of them is too long alone."""
+    ) -> None:
+        """Deliver messages one by one that are too long together, up to one that is too long alone."""
         for offset, (_, row) in enumerate(split_rows(rows), first):
-            if len(row) + DELIVERY_BYTES > consumer.bytes_max:
-                self._end_unfit(core, consumer, offset, len(row))
-                return False
+            if not consumer.is_unfit and len(row) + DELIVERY_BYTES > consumer.bytes_max:
+                self._tell_unfit(core, consumer, offset, len(row))
+            if consumer.is_unfit:
+                self._take_back(core, consumer, [offset])
+                continue
             count, life = counts.get(offset), lives.get(offset)
             self._deliver(
                 core,
@@ -545,17 +551,23 @@ class Reader:
                 {} if count is None else {offset: count},
                 {} if life is None else {offset: life},
             )
-        return True
 
-    def _end_unfit(self, core: Core, consumer: Consumer, offset: int, size: int) -> None:
-        """A consumer's connection does not take a message that is next: the consumer ends, and is told."""
+    def _take_back(self, core: Core, consumer: Consumer, offsets: list[int]) -> None:
+        """Give messages to others that were meant for a consumer and not sent to it."""
+        self.give_back(core, consumer.number, [(each, each) for each in offsets], seen=False, delay_s=None)
+
+    def _tell_unfit(self, core: Core, consumer: Consumer, offset: int, size: int) -> None:
+        """A consumer's connection does not take a message that is next: tell its client.
+
+        The client hands out what the consumer has, acknowledges it, and ends the consumer.
+        """
+        consumer.is_unfit = True
         text = (
             f"the message at offset {offset} of {self.name} has {size} bytes, and the connection takes "
             f"{consumer.bytes_max - DELIVERY_BYTES}: connect with a larger message_bytes_max"
         )
-        body = {"op": "gone", "consumer": consumer.own, "lease": consumer.lease}
+        body = {"op": "last", "consumer": consumer.own, "lease": consumer.lease}
         core.send_now(consumer.session, {**body, "error": "TOO_LONG", "text": text})
-        self.unfit.append(consumer)
 
     @property
     def is_limited(self) -> bool:

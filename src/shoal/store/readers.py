@@ -12,7 +12,7 @@ from shoal.bus.store_protocol import QUEUES, TEMPORARY_QUEUES, is_queue_name, qu
 from shoal.messages import store as notices
 from shoal.selector import Selector
 from shoal.store.core import COUNTING, Core
-from shoal.store.reader import Consumer, Options, Reader, Session, Shape, recall
+from shoal.store.reader import Options, Reader, Session, Shape, recall
 from shoal.store.requests import RequestError
 
 log = logging.getLogger("shoal.store")
@@ -62,8 +62,6 @@ class Readers:
         self._looked = 0
         #: Whether subscriptions came or went since somebody looked.
         self.has_changed = True
-        #: Consumers that are to end, because their connections do not take what is next.
-        self.unfit: list[Consumer] = []
         #: How often a reader came, went or changed that refuses messages when it is full.
         self.limits = 0
         self._recover()
@@ -271,8 +269,6 @@ class Readers:
                 continue
             used, more = reader.dispatch(self._core, budget)
             self._note_wake(reader)
-            self.unfit += reader.unfit
-            reader.unfit.clear()
             if more:
                 self.touch(reader)
             budget -= used

@@ -242,14 +242,6 @@ class Receiving:
         self._left(reader)
         self._core.answer(session.id, n)
 
-    def end_consumer(self, session: Session, own: int) -> None:
-        """A consumer was told that it is over: what it has goes back."""
-        key, consumer = session.consumers.pop(own, ("", None))
-        reader = self._readers.get(key)
-        if consumer is not None and reader is not None:
-            reader.detach(self._core, consumer.number, [])
-            self._left(reader)
-
     def _left(self, reader: Reader) -> None:
         """A consumer is gone: a subscription that is not kept goes with the last one."""
         if not reader.consumers and not reader.shape.durable and reader.shape.queue is None:

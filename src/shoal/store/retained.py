@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterator
 
 from shoal._core import Message, match_topics, read_rows, split_rows
 from shoal.bus.dispatch import OwnThread
-from shoal.bus.retained import FETCH, MARK, answer, is_empty
+from shoal.bus.retained import FETCH, answer, is_empty
+from shoal.bus.store_protocol import RETAIN
 from shoal.bus.sync import Bus
 from shoal.errors import MessageFormatError
 from shoal.store.core import Core
@@ -20,7 +21,7 @@ from shoal.store.requests import RequestError
 TOPICS_MAX, BYTES_MAX = 10_000, 8 << 20
 
 _PREFIX = "retained/"
-_MARK = MARK.encode()
+_MARK = RETAIN.encode()
 #: When it expires, in microseconds since 1970; 0 if it does not. The row follows.
 _EXPIRES = struct.Struct("<Q")
 
@@ -40,16 +41,33 @@ class Values:
         return len(self._values)
 
     def check(self, rows: bytes, mark: int) -> None:
-        """Refuse rows whose values there is no room for."""
-        topics, size = set(self._values), self._bytes
+        """Refuse rows whose values there is no room for, also without those that have expired."""
+        added: dict[str, bytes] = {}
         for topic, value in self._found(rows, mark):
-            size += len(value) - len(self._values.get(topic, b""))
-            topics.add(topic)
-            if value and len(topics) > TOPICS_MAX:
-                raise RequestError("FULL", f"the store retains {TOPICS_MAX} topics: delete some values first")
-            if value and size > self._bytes_max:
-                text = f"the store retains at most {self._bytes_max} bytes: delete some values first"
-                raise RequestError("FULL", text)
+            added[topic] = value
+            full = value and self._full(added)
+            if full and self._expire():
+                full = self._full(added)
+            if full:
+                raise RequestError("FULL", f"the store retains at most {full}: delete some values first")
+
+    def _full(self, added: dict[str, bytes]) -> str:
+        """The bound that there would be too many values for; empty if there would not."""
+        size = self._bytes + sum(len(value) - len(self._values.get(key, b"")) for key, value in added.items())
+        if len(self._values) + sum(key not in self._values for key in added) > TOPICS_MAX:
+            return f"{TOPICS_MAX} topics"
+        return f"{self._bytes_max} bytes" if size > self._bytes_max else ""
+
+    def _expire(self) -> bool:
+        """Remove values that have expired: whether there were some."""
+        late = [topic for topic, value in self._values.items() if self._is_late(value)]
+        for topic in late:
+            self._set(topic, None)
+            self._core.turn.put(_PREFIX + topic, None)
+        return bool(late)
+
+    def _is_late(self, value: bytes) -> bool:
+        return 0 < int(_EXPIRES.unpack_from(value)[0]) <= self._core.now.wall_us
 
     def take(self, rows: bytes, mark: int) -> None:
         """Rows of this turn; those above `mark` are new."""
@@ -77,7 +95,7 @@ class Values:
             return
         for number, row in split_rows(rows):
             (message,) = read_rows(row)
-            if number > mark and message.properties.get(MARK) is True:
+            if number > mark and message.properties.get(RETAIN) is True:
                 yield message.topic, b"" if _deletes(message) else self._expires(message) + row
 
     def _expires(self, message: Message) -> bytes:
@@ -85,11 +103,9 @@ class Values:
         return _EXPIRES.pack(0 if ttl_s is None else self._core.now.wall_us + int(ttl_s * 1e6))
 
     def matching(self, pattern: str) -> list[bytes]:
-        """The rows of a pattern's values; what has expired is removed with the next message of its topic."""
-        now_us = self._core.now.wall_us
+        """The rows of a pattern's values. Those that have expired are removed when their room is needed."""
         found = [self._values[topic] for topic in match_topics([pattern], list(self._values))]
-        live = [value for value in found if not 0 < _EXPIRES.unpack_from(value)[0] <= now_us]
-        return [value[_EXPIRES.size :] for value in live]
+        return [value[_EXPIRES.size :] for value in found if not self._is_late(value)]
 
 
 def _deletes(message: Message) -> bool:

@@ -47,9 +47,15 @@ def sent_until(error: type[Exception], send: Callable[[int], object]) -> int:
 
 
 def test_credit_covers_topics_that_no_limit_holds_while_bytes_are_left() -> None:
-    credit = Credit.of({"credit": 100, "limited": ["a/>", "b"]})
+    credit = Credit.of({"credit": 100, "limited": ["a/>", "b"]}, [">"])
     assert [credit.covers(topic, 99) for topic in ("a/x", "b", "b/c", "c")] == [False, False, True, True]
     assert not credit.covers("c", 100)
+
+
+def test_credit_covers_what_the_store_keeps() -> None:
+    credit = Credit.of({"credit": 100, "limited": []}, ["a/>"])
+    assert [credit.covers(topic, 0) for topic in ("a/x", "b/x")] == [True, False]
+    assert Credit.of({"credit": 100, "limited": []}, ["a//"]) is NO_CREDIT
 
 
 @pytest.mark.parametrize(
@@ -63,7 +69,7 @@ def test_credit_covers_topics_that_no_limit_holds_while_bytes_are_left() -> None
     ],
 )
 def test_what_makes_no_sense_is_no_credit(body: dict[str, object]) -> None:
-    assert Credit.of(body) is NO_CREDIT
+    assert Credit.of(body, [">"]) is NO_CREDIT
 
 
 # --- a chain ---

@@ -10,7 +10,8 @@ import pytest
 
 import shoal
 from shoal import _core, aio, jms
-from shoal.bus.retained import MARK
+from shoal.bus.store_protocol import RETAIN
+from shoal.errors import StoreFullError
 from shoal.store import retained
 from shoal.store.core import Core, Now
 from shoal.store.requests import RequestError
@@ -103,7 +104,7 @@ def test_at_the_bound_publish_raises_and_deleting_makes_room(
     monkeypatch.setattr(retained, "TOPICS_MAX", 2)
     publish(domain, "a", 1)
     publish(domain, "b", 2)
-    with pytest.raises(shoal.StoreFullError, match="the store retains 2 topics: delete some"):
+    with pytest.raises(shoal.StoreFullError, match="the store retains at most 2 topics: delete some"):
         publish(domain, "c", 3)
     publish(domain, "b", 4)
     publish(domain, "a", None)
@@ -111,9 +112,34 @@ def test_at_the_bound_publish_raises_and_deleting_makes_room(
     assert last(domain) == {"b": 4, "c": 3}
 
 
+def test_values_that_expired_make_room(
+    domain: str, store: shoal.Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(retained, "TOPICS_MAX", 2)
+    publish(domain, "a", 1, ttl_s=0.05)
+    publish(domain, "b", 2, ttl_s=0.05)
+    deadline = time.monotonic() + PATIENCE_S
+    while last(domain):
+        assert time.monotonic() < deadline
+    publish(domain, "c", 3)
+    assert last(domain) == {"c": 3}
+
+
+def test_a_value_that_the_store_refuses_reaches_no_live_subscriber(
+    domain: str, store: shoal.Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(retained, "TOPICS_MAX", 1)
+    with store.subscribe(">", wait=True) as live, shoal.connect(domain) as bus:
+        bus.publish("a", 1, retain=True, persistent=True, timeout_s=PATIENCE_S)
+        with pytest.raises(StoreFullError):
+            bus.publish("b", 2, retain=True, persistent=True, timeout_s=PATIENCE_S)
+        bus.publish("a", 3, retain=True, persistent=True, timeout_s=PATIENCE_S)
+        assert [message.body for message in (live.receive(PATIENCE_S) for _ in range(2)) if message] == [1, 3]
+
+
 def test_a_jms_program_leaves_a_last_value_with_a_property(domain: str, store: shoal.Bus) -> None:
     with jms.ConnectionFactory(domain).create_context() as context:
-        producer = context.create_producer().set_property(MARK, True)
+        producer = context.create_producer().set_property(RETAIN, True)
         producer.send(context.create_topic("prices/ACME"), "10.25")
     assert last(domain) == {"prices/ACME": "10.25"}
 
@@ -139,7 +165,7 @@ def test_an_outbox_leaves_a_last_value(domain: str, store: shoal.Bus, tmp_path: 
 def rows(*values: tuple[str, object]) -> bytes:
     builder = _core.RowsBuilder(7, 1)
     for topic, body in values:
-        builder.add(topic, body, properties={MARK: True})
+        builder.add(topic, body, properties={RETAIN: True})
     taken = builder.take()
     assert taken is not None
     return taken[0]
