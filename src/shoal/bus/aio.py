@@ -458,13 +458,18 @@ class Bus(Handle):
     async def _ask_stores(self, body: dict[str, Any], what: str, timeout_s: float | None) -> dict[str, Any]:
         """Ask the store that has something which no destination belongs to."""
         deadline, channel = deadline_of(timeout_s), await self._ready_channel(what, timeout_s)
-        others = iter(self._connection.owners().open_others())
+        owners = self._connection.owners()
+        tried: list[StoreChannel] = []
         while True:
             try:
                 ask = functools.partial(channel.request, body)
                 return await ask_in_loop(ask, left(deadline), what)
             except InvalidDestinationError:
-                other = next(others, None)
+                tried.append(channel)
+                other = owners.untried(tried)
+                if other is None and (wait_s := owners.unheard_s()) > 0:
+                    await asyncio.sleep(wait_s if deadline is None else min(wait_s, left(deadline) or 0.0))
+                    other = owners.untried(tried)
                 if other is None:
                     raise
                 channel = other

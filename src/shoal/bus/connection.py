@@ -522,13 +522,17 @@ class Connection:
         def left_s() -> float | None:
             return None if deadline is None else max(deadline - time.monotonic(), 0.0)
 
-        channel = self.ready_channel(what, timeout_s)
-        others = iter(self.owners().open_others())
+        owners, channel = self.owners(), self.ready_channel(what, timeout_s)
+        tried: list[StoreChannel] = []
         while True:
             try:
                 return ask(functools.partial(channel.request, body), left_s(), what)
             except InvalidDestinationError:
-                other = next(others, None)
+                tried.append(channel)
+                other = owners.untried(tried)
+                if other is None and (wait_s := owners.unheard_s()) > 0:
+                    time.sleep(wait_s if deadline is None else min(wait_s, left_s() or 0.0))
+                    other = owners.untried(tried)
                 if other is None:
                     raise
                 channel = other

@@ -82,6 +82,14 @@ class Owners:
                 self.of(patterns[0])
         return self._channels[1:]
 
+    def unheard_s(self) -> float:
+        """The time left in which another store may still be heard of for the first time."""
+        return 0.0 if self._is_single else self.main().unheard_s
+
+    def untried(self, tried: "list[StoreChannel]") -> "StoreChannel | None":
+        """A channel to a store that was heard of and not tried."""
+        return next((channel for channel in self.open_others() if channel not in tried), None)
+
     def having(self, consumer: int) -> "StoreChannel":
         """The channel that has a consumer; the first one if none has it."""
         found = (channel for channel in self._channels if channel.inbox_of(consumer) is not None)

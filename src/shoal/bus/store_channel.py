@@ -227,6 +227,11 @@ class StoreChannel:
         with self._lock:
             return self._finder.patterns(time.monotonic())
 
+    @property
+    def unheard_s(self) -> float:
+        """The time left in which stores that run already may still be heard of for the first time."""
+        return max(self._known_at - time.monotonic(), 0.0)
+
     # --- commands; each returns at once, and calls `done` later, on whatever thread ---
 
     def when_ready(
