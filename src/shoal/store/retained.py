@@ -16,6 +16,7 @@ from shoal.bus.sync import Bus
 from shoal.errors import MessageFormatError
 from shoal.store.core import Core
 from shoal.store.requests import RequestError
+from shoal.types import QueueName
 
 #: Topics that a store keeps values of, and the bytes of those values; a quarter of the log's state at most.
 TOPICS_MAX, BYTES_MAX = 10_000, 8 << 20
@@ -95,7 +96,9 @@ class Values:
             return
         for number, row in split_rows(rows):
             (message,) = read_rows(row)
-            if number > mark and message.properties.get(RETAIN) is True:
+            # Queues have no last value, and reserved topics are Shoal's own.
+            is_topic = not isinstance(message.topic, QueueName) and not message.topic.startswith("_")
+            if number > mark and is_topic and message.properties.get(RETAIN) is True:
                 yield message.topic, b"" if _deletes(message) else self._expires(message) + row
 
     def _expires(self, message: Message) -> bytes:

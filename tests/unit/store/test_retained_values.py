@@ -144,6 +144,11 @@ def test_a_jms_program_leaves_a_last_value_with_a_property(domain: str, store: s
     assert last(domain) == {"prices/ACME": "10.25"}
 
 
+def test_a_message_in_a_queue_is_no_last_value(domain: str, store: shoal.Bus) -> None:
+    store.queue("orders").send("tea", properties={RETAIN: True}, timeout_s=PATIENCE_S)
+    assert last(domain) == {}
+
+
 def test_asyncio_leaves_a_last_value(domain: str, store: shoal.Bus) -> None:
     async def main() -> None:
         async with aio.connect(domain) as bus:
