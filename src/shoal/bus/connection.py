@@ -411,9 +411,11 @@ class Connection:
 
     def owners(self) -> Owners:
         """The ways to stores, by what they keep."""
-        self.wait_opened()
         self.check_open()
         self.check_here()
+        if self._owners is not None:
+            return self._owners
+        self.wait_opened()
         with self._making:
             if self._owners is None:
                 client = self.client

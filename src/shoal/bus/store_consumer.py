@@ -181,6 +181,14 @@ class Inbox:
         delivery = message._delivery
         return delivery is not None and delivery[2] == self.lease and delivery[1] in self._held
 
+    def held(self, offset: int) -> Message | None:
+        """A message that was handed out and is not acknowledged."""
+        return self._held.get(offset)
+
+    def has_in_hand(self, message: Message) -> bool:
+        """Whether a message is held from this very delivery: one that was given back may be here again."""
+        return self.holds(message) and self._held[offset_of(message)] is message
+
     # --- commands; each returns what is to be said to the store ---
 
     def begin(self) -> Request:

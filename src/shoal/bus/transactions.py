@@ -214,7 +214,7 @@ class TransactionBase:
             if error is None:
                 self._chain.committed = last
                 for inbox, lease, message in self._acks:
-                    if inbox.lease == lease:
+                    if inbox.lease == lease and inbox.has_in_hand(message):
                         inbox.give_up([offset_of(message)])
                 self._finish("committed")
             elif isinstance(error, StoreError):
@@ -241,7 +241,7 @@ class TransactionBase:
         self._chain.builder.take()
         with self._channel.locked():
             for inbox, lease, message in self._acks:
-                if inbox.lease == lease and not inbox.closed:
+                if inbox.lease == lease and not inbox.closed and inbox.has_in_hand(message):
                     self._channel.release(inbox, message, 0.0)
         self._finish("rolled back")
 

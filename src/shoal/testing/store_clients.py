@@ -368,6 +368,7 @@ class Worker(Client):
             history.sent(session.publisher, number, topic, commit=id_)
             records.append((number, 1, rows.record(topic, f"{session.publisher}-{number}".encode())))
         history.committing(id_, self.reader, offsets)
+        held = [message for offset in offsets if (message := inbox.held(offset)) is not None]
 
         def done(answer: Body | None, error: BaseException | None) -> None:
             self.pending.discard(id_)
@@ -375,11 +376,12 @@ class Worker(Client):
                 history.committed(id_)
                 self.committed[chain] = numbers[-1]
                 if inbox.lease == lease:
-                    inbox.give_up(offsets)
+                    inbox.give_up([offset_of(message) for message in held if inbox.has_in_hand(message)])
             elif isinstance(error, StoreError):
                 history.rolled_back(id_)
-                if inbox.lease == lease and not inbox.closed:
-                    session.say(inbox.release(offsets, 0.0))
+                back = [offset_of(message) for message in held if inbox.has_in_hand(message)]
+                if inbox.lease == lease and not inbox.closed and back:
+                    session.say(inbox.release(back, 0.0))
 
         session.request(
             {

@@ -63,6 +63,8 @@ class PlainStore:
         self.heard: list[Body] = []
         #: Requests of these kinds are not heard, as if the network had lost them.
         self.deaf: set[str] = set()
+        #: Requests of these kinds are refused.
+        self.refused: set[str] = set()
         #: Sends to these destinations are refused.
         self.full: set[str] = set()
         #: Bytes that a session may publish before they are stored; none says nothing of it.
@@ -119,6 +121,8 @@ class PlainStore:
                 self._fail(body, "NO_SESSION", "who are you?")
                 return
             try:
+                if body["op"] in self.refused:
+                    raise RefusedError("FULL", "no room")
                 answer = getattr(self, f"_{body['op']}")(body)
             except RefusedError as refused:
                 self._fail(body, *refused.args)

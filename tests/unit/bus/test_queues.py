@@ -558,6 +558,27 @@ def test_a_store_that_announces_itself_after_it_was_found_again_keeps_the_sessio
     assert not store.queues["orders"].ready
 
 
+def test_a_rollback_gives_back_only_what_is_held_from_its_own_delivery(
+    bus: shoal.Bus, store: PlainStore
+) -> None:
+    bus.queue("orders").send("x")
+    with bus.queue("orders").consume(ack="manual") as consumer:
+        message = consumer.receive(PATIENCE_S)
+        one, two = bus.transaction(), bus.transaction()
+        for transaction in (one, two):
+            transaction.ack(message)
+        consumer.release(message)
+        again = consumer.receive(PATIENCE_S)
+        store.refused.add("commit")
+        for transaction in (one, two):
+            with pytest.raises(StoreError):
+                transaction.commit()
+        store.heard.clear()
+        consumer.ack(again)
+        assert not [body for body in store.heard if body["op"] == "release"]
+    assert not store.queues["orders"].ready
+
+
 def test_browsing_takes_nothing(bus: shoal.Bus, store: PlainStore) -> None:
     queue = bus.queue("orders")
     for number in range(3):
