@@ -32,13 +32,17 @@ Examples:
 
 #: How long one round of answers may take.
 _ROUND_S = 1.0
+#: Looks of --once, at the most.
+_ROUNDS_MAX = 4
 #: The title and the headings.
 _LINES_BESIDE = 2
 
 
 def top(
     every: Annotated[float, typer.Option(min=0.1, help="Seconds between two looks.")] = 1.0,
-    once: Annotated[bool, typer.Option("--once", help="Look twice, print all pages and end.")] = False,
+    once: Annotated[
+        bool, typer.Option("--once", help="Look until rates are known, print all pages and end.")
+    ] = False,
     json: Annotated[bool, typer.Option("--json", help="With --once: print one JSON object.")] = False,
     url: Url = None,
     domain: Domain = None,
@@ -68,10 +72,13 @@ def _ask(bus: shoal.Bus, timeout_s: float) -> list[Mapping[str, Any]]:
 def _print_once(bus: shoal.Bus, every_s: float, json: bool) -> None:
     board = Board()
     bus.wait_for_subscribers(TOPIC, timeout_s=2.0)
-    for round_ in range(2):
+    # Of whom we know only since the last round, no rate is known yet.
+    for round_ in range(_ROUNDS_MAX):
         if round_:
             time.sleep(every_s)
         board.update(time.monotonic(), _ask(bus, _ROUND_S))
+        if board.has_rates:
+            break
     if json:
         print(json_text.dumps(board.as_dict()))
     else:

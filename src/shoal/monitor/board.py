@@ -90,8 +90,8 @@ class Board:
 
     @property
     def has_rates(self) -> bool:
-        """Whether some node answered twice."""
-        return any(seen.before is not None for seen in self._seen.values())
+        """Whether every node answered twice."""
+        return bool(self._seen) and all(seen.before is not None for seen in self._seen.values())
 
     def rows(self, page: Page, *, sort: str | None = None, matching: str = "") -> list[Row]:
         """The rows of a page: those that contain a text, the greatest first, or in the order of names."""
