@@ -109,6 +109,9 @@ class Inbox:
         self._say_at: float | None = None
         #: Which deliveries these are, of those that are not the first.
         self._counts: dict[int, int] = {}
+        #: The store that it began in, and its incarnation: offsets mean other messages in another one.
+        self._origin = ("", "")
+        self._last_lease = 0
         #: What the last lease ended with, and the sessions since then, until the next one begins.
         self._former: Request | None = None
         self._lost: list[str] = []
@@ -191,8 +194,14 @@ class Inbox:
 
     # --- commands; each returns what is to be said to the store ---
 
-    def begin(self) -> Request:
-        """Begin, in a new session; of the last one it is said what the program did."""
+    def begin(self, origin: tuple[str, str] = ("", "")) -> Request:
+        """Begin, in a new session with a store and its incarnation; report what the program did in the last.
+
+        Another store, or one that was restored, gets no report: it has other messages at these offsets.
+        """
+        if origin != self._origin:
+            self._origin, self._last_lease = origin, 0
+            self._former, self._lost = None, []
         if self._lost and self._former is None:
             self._former = self._report()
         self.lease = None
@@ -465,7 +474,8 @@ class Inbox:
         self._ready.clear()
         if session and session not in self._lost:
             self._lost = [*self._lost, session][-SESSIONS_MAX:]
-        self.lease = None
+        if self.lease is not None:
+            self._last_lease, self.lease = self.lease, None
 
     def _report(self) -> Request:
         """What the program did under the last lease. What is not persistent is delivered once at the most."""
@@ -474,7 +484,11 @@ class Inbox:
         for offset, message in self._held.items():
             (handed if message.persistent else finished).append(offset)
         counts = {offset: self._counts[offset] for offset in handed if offset in self._counts}
+        store, incarnation = self._origin
         return {
+            "store": store,
+            "incarnation": incarnation,
+            "lease": self._last_lease,
             "finished": runs_of(finished)[:RUNS_MAX],
             "handed": runs_of(handed)[:RUNS_MAX],
             "counts": dict(list(counts.items())[: RUNS_MAX // 2]),

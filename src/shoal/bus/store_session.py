@@ -222,7 +222,10 @@ class Session:
             done({}, None)
 
     def _begin_inbox(self, inbox: Inbox) -> None:
-        self.request(inbox.begin(), lambda answer, error: self._on_began(inbox, answer, error), lasting=False)
+        origin = (str(self.greeting.get("store", "")), str(self.greeting.get("incarnation", "")))
+        self.request(
+            inbox.begin(origin), lambda answer, error: self._on_began(inbox, answer, error), lasting=False
+        )
 
     def _on_began(self, inbox: Inbox, answer: Body | None, error: BaseException | None) -> None:
         if isinstance(error, LeaseError):

@@ -44,6 +44,8 @@ class Core:
         self.touched: set[str] = set()
         #: Messages and bytes that the turn under way adds to queues and subscriptions, by their keys.
         self.adding: dict[str, tuple[int, int]] = {}
+        #: The last lease that a consumer was given. Leases of an earlier run are lower.
+        self.lease = 0
         #: Why the store takes no messages now, if it does not.
         self.full: str | None = None
 

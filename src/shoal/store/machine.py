@@ -101,14 +101,14 @@ class Machine:
         #: Asks sessions who they are; none lets everybody in.
         self._gate = gate
         self._core = Core(log_, identity.patterns, queue_window)
-        self._core.now = now
+        self._core.now, self._core.lease = now, now.wall_us << 8
         self._readers = Readers(self._core)
         self._commits = Commits(self._core)
         self._credit = Credit(self._readers)
         #: Last values of topics.
         self.values = Values(self._core)
         self._sending = Sending(self._core, self._readers, self._commits, self._credit, self.values, recorded)
-        self._receiving = Receiving(self._core, self._readers, now.wall_us << 8)
+        self._receiving = Receiving(self._core, self._readers)
         self._reservations = Reservations(self._core, self._readers)
         self._destinations = Destinations(self._core, self._readers, self._sending, self._reservations)
         self._sessions: dict[str, Session] = {}

@@ -138,6 +138,11 @@ class Totals:
 class Former:
     """What a consumer that lost its session reports: what its program finished, and what it was handed."""
 
+    #: The store and its incarnation, which give the offsets a meaning.
+    store: str | None
+    incarnation: str | None
+    #: The lease; 0 if the consumer heard of none, and so was handed nothing.
+    lease: int
     #: Its sessions since then: in those after the first it was handed nothing.
     sessions: list[str]
     finished: Runs
@@ -159,10 +164,13 @@ class Reader:
         queue: Callable[[str], "Reader"],
         publishers: Sequence[int] = (),
         selector: Selector | None = None,
+        leases_after: int = 0,
         idle_since_s: float = 0.0,
         window: int = QUEUE_WINDOW,
     ) -> None:
         self.key = key
+        #: The last lease before it began, or before a seek: reports about it are void.
+        self.leases_after = leases_after
         #: Finds a queue, or makes it.
         self._queue = queue
         self.shape = shape
@@ -215,6 +223,7 @@ class Reader:
             "shape": dataclasses.asdict(self.shape),
             "options": dataclasses.asdict(self.options),
             "publishers": self.publishers[-PUBLISHERS_MAX:],
+            "leases_after": self.leases_after,
         }
         return json.dumps(kept).encode()
 
@@ -675,11 +684,11 @@ class HeldForCommit:
         backlog.detach(self.holder, [], self.core.now.wall_us)
 
 
-def recall(value: bytes) -> tuple[Shape, Options, list[int]]:
+def recall(value: bytes) -> tuple[Shape, Options, list[int], int]:
     """What the log kept of a reader."""
     kept = json.loads(value)
     shape = {**kept["shape"], "patterns": tuple(kept["shape"]["patterns"])}
-    return Shape(**shape), Options(**kept["options"]), list(kept["publishers"])
+    return Shape(**shape), Options(**kept["options"]), list(kept["publishers"]), kept.get("leases_after", 0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -74,8 +74,10 @@ class Readers:
         }
         for prefix in ("queue/", "sub/", "shared/"):
             for key, value in core.log.items(prefix):
-                shape, options, publishers = recall(value)
-                reader = self._make(key, shape, options, publishers)
+                shape, options, publishers, leases_after = recall(value)
+                reader = self._make(key, shape, options, publishers, leases_after)
+                # The clock may have been set back since.
+                core.lease = max(core.lease, leases_after)
                 messages, size, base = sizes.get(key, (0, 0, 0))
                 self._noted[key] = base
                 if shape.queue is not None:
@@ -102,7 +104,9 @@ class Readers:
                     core.turn.came(reader.key, *came)
             core.turn.put(note, None, with_rows=True)
 
-    def _make(self, key: str, shape: Shape, options: Options, publishers: list[int]) -> Reader:
+    def _make(
+        self, key: str, shape: Shape, options: Options, publishers: list[int], leases_after: int
+    ) -> Reader:
         selector = Selector(shape.selector).core if shape.selector else None
         core = self._core
         reader = Reader(
@@ -113,6 +117,7 @@ class Readers:
             queue=self.queue,
             publishers=publishers,
             selector=selector,
+            leases_after=leases_after,
             idle_since_s=core.now.mono_s,
             window=core.queue_window,
         )
@@ -196,7 +201,7 @@ class Readers:
         for pattern in shape.patterns:
             # Raises what is wrong with it.
             match_topics([pattern], [])
-        reader = self._make(key, shape, options, [])
+        reader = self._make(key, shape, options, [], self._core.lease)
         reader.begin(self._core, start)
         if start:
             # The log knows it only once the turn is appended.

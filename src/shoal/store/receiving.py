@@ -56,12 +56,11 @@ def check_owner(session: Session, reader: Reader) -> None:
 class Receiving:
     """What goes out. For one thread at a time."""
 
-    def __init__(self, core: Core, readers: Readers, first_lease: int) -> None:
+    def __init__(self, core: Core, readers: Readers) -> None:
         self._core = core
         self._readers = readers
-        #: Numbers of consumers, and leases, are given once; leases of another run are lower.
+        #: Numbers of consumers are given once.
         self._last_consumer = 0
-        self._lease = first_lease
 
     # Requests.
 
@@ -160,12 +159,12 @@ class Receiving:
         if len(session.consumers) >= CONSUMERS_MAX:
             raise RequestError("BAD_REQUEST", f"a session has at most {CONSUMERS_MAX} consumers")
         self._last_consumer += 1
-        self._lease += 1
+        self._core.lease += 1
         consumer = Consumer(
             number=self._last_consumer,
             session=session.id,
             own=own,
-            lease=self._lease,
+            lease=self._core.lease,
             messages=request.number("messages", 0, CREDIT_MAX),
             bytes=request.number("bytes", 0, CREDIT_MAX),
             bytes_max=session.bytes_max,
@@ -175,12 +174,22 @@ class Receiving:
         reader.attach(self._core, consumer, selector)
         session.consumers[own] = (reader.key, consumer)
         former = _former(request)
-        if former is not None and not created:
+        if former is not None and self._is_about(former, reader):
             reader.take_over(self._core, consumer.number, own, former)
         self._readers.touch(reader)
         start = reader.backlog.pin
         self._core.answer(session.id, n, lease=consumer.lease, created=created, **{"from": start})
         reader.tell_dropped(self._core)
+
+    def _is_about(self, former: Former, reader: Reader) -> bool:
+        """Whether the offsets of a report mean messages of this reader.
+
+        They mean others in another store and after a restore, and after a seek they are void.
+        """
+        log = self._core.log
+        if (former.store, former.incarnation) != (f"{log.store_id:016x}", log.incarnation):
+            return False
+        return not (former.finished or former.handed) or former.lease > reader.leases_after
 
     def _find(self, session: Session, request: Request) -> tuple[Reader, Consumer]:
         own = request.number("consumer")
@@ -314,6 +323,9 @@ def _former(request: Request) -> Former | None:
         return None
     report = request.part("former")
     former = Former(
+        store=report.optional_text("store"),
+        incarnation=report.optional_text("incarnation"),
+        lease=report.number("lease", default=0),
         sessions=report.texts("sessions"),
         finished=report.runs("finished"),
         handed=report.runs("handed"),

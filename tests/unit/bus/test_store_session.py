@@ -358,13 +358,17 @@ def deliver(inbox: Inbox, *offsets: int, counts: dict[int, int] | None = None) -
         inbox.on_deliver(0.0, body if counts is None else body | {"counts": counts})
 
 
+#: A store and its incarnation.
+ORIGIN = ("store", "first")
+
+
 def inbox_of(**options: Any) -> Inbox:
     inbox = Inbox(
         1,
         {"op": "consume", "queue": "q"},
         **{"prefetch": 4, "prefetch_bytes": 1 << 20, "auto": True} | options,
     )
-    inbox.begin()
+    inbox.begin(ORIGIN)
     inbox.on_began({"lease": 3})
     return inbox
 
@@ -750,13 +754,34 @@ def test_a_new_session_begins_with_what_the_program_did_in_the_last_one() -> Non
     assert inbox.poll_acks() is not None, "which the store may not have made durable"
     inbox.lose("s1")
     inbox.settle("a")
-    begin = inbox.begin()
-    assert begin["former"] == {"sessions": ["s1"], "finished": [10, 12], "handed": [], "counts": {}}
+    named = {"store": "store", "incarnation": "first"}
+    assert inbox.begin(ORIGIN)["former"] == {
+        **named,
+        "lease": 3,
+        "sessions": ["s1"],
+        "finished": [10, 12],
+        "handed": [],
+        "counts": {},
+    }
     inbox.lose("s2")
-    assert inbox.begin()["former"]["sessions"] == ["s1", "s2"], "the store may have begun it, unheard"
+    former = inbox.begin(ORIGIN)["former"]
+    assert former["sessions"] == ["s1", "s2"], "the store may have begun it, unheard"
     inbox.on_began({"lease": 4})
     inbox.lose("s3")
-    assert inbox.begin()["former"] == {"sessions": ["s3"], "finished": [], "handed": [], "counts": {}}
+    nothing: dict[str, Any] = {"finished": [], "handed": [], "counts": {}}
+    assert inbox.begin(ORIGIN)["former"] == {**named, "lease": 4, "sessions": ["s3"], **nothing}
+
+
+@pytest.mark.parametrize("origin", [("other", "first"), ("store", "restored")])
+def test_another_store_hears_nothing_of_what_the_program_did_in_the_last_one(origin: tuple[str, str]) -> None:
+    inbox = inbox_of(prefetch=1000)
+    deliver(inbox, 10, 11)
+    inbox.take("a")
+    inbox.settle("a")
+    inbox.lose("s1")
+    assert "former" not in inbox.begin(origin), "it has other messages at these offsets"
+    inbox.lose("s2")
+    assert inbox.begin(origin)["former"]["finished"] == []
 
 
 def test_what_the_store_made_durable_is_not_reported() -> None:
@@ -774,7 +799,7 @@ def test_what_the_store_made_durable_is_not_reported() -> None:
     (request,) = said(talk)
     talk.handle(0.0, {"op": "answer", "n": request["n"]})
     inbox.lose("s1")
-    assert inbox.begin()["former"]["finished"] == []
+    assert inbox.begin(("", ""))["former"]["finished"] == []
 
 
 def test_a_message_that_is_not_persistent_is_finished_once_it_was_handed_over() -> None:
@@ -786,7 +811,7 @@ def test_a_message_that_is_not_persistent_is_finished_once_it_was_handed_over() 
     inbox.on_deliver(0.0, {"op": "deliver", "consumer": 1, "lease": 3, "first": 10, "rows": taken[0]})
     inbox.take("a")
     inbox.lose("s1")
-    assert inbox.begin()["former"]["finished"] == [10, 10]
+    assert inbox.begin(ORIGIN)["former"]["finished"] == [10, 10]
 
 
 # --- prefetch that follows the reader's pace ---

@@ -21,10 +21,17 @@ def hand(tap: Tap, *bodies: bytes) -> None:
     assert answer["op"] == "answer"
 
 
+def origin(tap: Tap) -> dict[str, Any]:
+    """The store, the session and the lease that a report is about."""
+    hello = tap.client.hello
+    named = {"store": hello["store"], "incarnation": hello["incarnation"]}
+    return {**named, "lease": tap.lease, "sessions": [tap.client.name]}
+
+
 def report(tap: Tap, *, handed: tuple[bytes, ...] = (), finished: tuple[bytes, ...] = ()) -> dict[str, Any]:
     """What a client says of its last lease."""
     return {
-        "sessions": [tap.client.name],
+        **origin(tap),
         "finished": tap._runs(finished),
         "handed": tap._runs(handed),
         "counts": {tap.offset(body): count for body, count in counts(tap).items() if count != 1},
@@ -116,8 +123,8 @@ def test_deliveries_max_holds_when_the_store_dies_with_every_delivery(desk: Desk
 
 
 def test_a_report_of_more_than_anybody_can_have_is_refused(desk: Desk) -> None:
-    client, _ = filled(desk)
-    former = {"sessions": ["x"], "handed": [0, 1 << 60]}
+    client, tap = filled(desk)
+    former = {**origin(tap), "handed": [0, 1 << 60]}
     answer = client.ask(
         "consume",
         queue="q",
@@ -160,3 +167,32 @@ def test_what_a_client_finished_is_done_though_another_has_its_group_and_it_is_b
     assert taken == [b"0", b"1", b"2", b"3", b"4"]
     desk.crash()
     assert b"5" not in desk.client("c").consume("q").bodies()
+
+
+@pytest.mark.parametrize("other", [{"incarnation": "ff" * 16}, {"store": "00"}, {"store": None}])
+def test_a_report_of_another_store_or_incarnation_finishes_nothing(desk: Desk, other: dict[str, Any]) -> None:
+    client, tap = filled(desk)
+    former = report(tap, finished=(b"1", b"2"), handed=(b"3",))
+    client.ask("bye")
+    again = desk.client("b").consume("q", former=former | other)
+    assert counts(again) == {b"1": 1, b"2": 1, b"3": 1}, "it is about other messages"
+
+
+def test_a_report_of_a_lease_before_a_seek_is_void(desk: Desk) -> None:
+    client = desk.client("a", client_id="c", lease_s=5)
+    tap = client.subscribe("t", name="s", durable=True)
+    desk.client("p", lease_s=3600).send("t", b"1", b"2", b"3")
+    tap.ack(b"1", b"2", b"3")
+    former = report(tap, finished=(b"1", b"2", b"3"))
+    desk.wait(6)
+    tool = desk.client("tool", client_id="c")
+    assert tool.ask("seek", name="s", to="earliest")["op"] == "answer"
+    tool.ask("bye")
+    desk.crash()
+    again = desk.client("a2", client_id="c").subscribe("t", name="s", durable=True, former=former)
+    assert again.bodies() == [b"1", b"2", b"3"]
+    # Its own lease counts.
+    former = report(again, finished=(b"1", b"2"))
+    desk.crash()
+    last = desk.client("a3", client_id="c").subscribe("t", name="s", durable=True, former=former)
+    assert last.bodies() == [b"3"]

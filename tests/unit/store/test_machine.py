@@ -272,7 +272,8 @@ def test_after_an_orderly_restart_only_what_was_handed_over_is_marked(desk: Desk
     assert tap.bodies() == [b"1", b"2"]
     client.ask("handed", consumer=tap.number, lease=tap.lease, offsets=[0, 0])
     desk.restart()
-    former = {"sessions": ["a"], "handed": [0, 0]}
+    named = {"store": client.hello["store"], "incarnation": client.hello["incarnation"]}
+    former = {**named, "lease": tap.lease, "sessions": ["a"], "handed": [0, 0]}
     again = desk.client("a2").consume("q", former=former)
     assert [(body, count) for _, body, count in again.deliveries()] == [(b"1", 2), (b"2", 1), (b"3", 1)]
 

@@ -76,3 +76,38 @@ def test_a_restore_that_was_killed_leaves_nothing_that_could_be_started(
     monkeypatch.undo()
     restore(copy, tmp_path / "new")
     assert (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize("is_restored", [True, False])
+def test_a_worker_that_lives_on_finishes_no_job_of_the_store_that_comes_next(
+    tmp_path: Path, is_restored: bool
+) -> None:
+    domain = f"inproc://restore-{next(_names)}"
+    with shoal.connect(domain) as worker:
+        with shoal.connect(domain, store=tmp_path / "data") as desk:
+            desk.queue("q").send("first")
+            consumer = worker.queue("q").consume(prefetch=100)
+            assert consumer.receive(10) is not None
+            desk.store._write_status()
+            backup(tmp_path / "data", tmp_path / "copy")
+            for number in range(10):
+                desk.queue("q").send(number)
+            for _ in range(10):
+                assert consumer.receive(10) is not None
+            # The worker's client stands still while the store is replaced, so that senders come first.
+            busy = worker._connection.channel().lock
+            busy.acquire()
+        try:
+            if is_restored:
+                restore(tmp_path / "copy", tmp_path / "new")
+            desk = shoal.connect(domain, store=tmp_path / "new")
+            for number in range(10):
+                desk.queue("q").send(f"new {number}", timeout_s=10)
+        finally:
+            busy.release()
+        with desk:
+            got: set[object] = set()
+            while len(got & {f"new {number}" for number in range(10)}) < 10:
+                message = consumer.receive(10)
+                assert message is not None, f"only {got} came"
+                got.add(message.body)
