@@ -68,6 +68,10 @@ def measure(options: dict[str, Any], report: Report) -> Mapping[str, Any]:
         began = time.perf_counter()
         for number in range(warm + count):
             if number == warm:
+                # Timed messages wait for none of the burst before them.
+                deadline = time.perf_counter() + PATIENCE_S
+                while left[0] > count and time.perf_counter() < deadline:
+                    time.sleep(0.01)
                 began = time.perf_counter()
             if number >= warm:
                 time.sleep(max(0.0, began + (number - warm) / rate - time.perf_counter()))
