@@ -72,7 +72,14 @@ from shoal.config import (
     split_client,
     split_roles,
 )
-from shoal.errors import ConfigError, FullError, InvalidDestinationError, NoStoreError, StoreError
+from shoal.errors import (
+    ClosedError,
+    ConfigError,
+    FullError,
+    InvalidDestinationError,
+    NoStoreError,
+    StoreError,
+)
 from shoal.link.address import target_of
 from shoal.link.admission import Admit
 from shoal.messages import bus as notices
@@ -843,8 +850,14 @@ class Bus(Handle):
             await asyncio.wait(listeners, timeout=patience_s)
 
     async def __aenter__(self) -> Self:
-        # Events are noticed from now on.
-        doorbell = self._doorbell
+        try:
+            # Events are noticed from now on.
+            doorbell = self._doorbell
+        except ClosedError:
+            if self._connection.has_opening:
+                # What could not be opened closed it: that is the reason.
+                await in_own_thread(self._connection.wait_opened)
+            raise
         if self._connection.has_opening:
             with closing_on_error(self._connection):
                 await in_own_thread(self._connection.wait_opened)

@@ -193,6 +193,19 @@ def test_entering_says_why_a_store_cannot_be_opened(domain: str, tmp_path: Path)
     asyncio.run(asyncio.wait_for(main(), 60))
 
 
+def test_entering_says_so_too_if_opening_failed_before(domain: str, tmp_path: Path) -> None:
+    async def main() -> None:
+        with shoal.connect(domain, store=tmp_path):
+            late = shoal.aio.connect(domain, store=tmp_path)
+            with pytest.raises(StoreLockedError):
+                late._connection.wait_opened()
+            with pytest.raises(StoreLockedError):
+                async with late:
+                    pass
+
+    asyncio.run(asyncio.wait_for(main(), 60))
+
+
 def test_a_task_that_is_cancelled_while_a_store_opens_leaves_none_open(
     domain: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
