@@ -168,6 +168,7 @@ def test_every_page_with_programs_is_run() -> None:
         "docs/how-to/doctor.md",
         "docs/how-to/join-networks.md",
         "docs/how-to/metrics.md",
+        "docs/how-to/registry.md",
         "docs/how-to/secure-a-store.md",
         "docs/how-to/tls.md",
         "docs/how-to/websockets.md",
