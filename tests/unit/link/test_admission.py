@@ -88,7 +88,7 @@ def test_what_cannot_decide_is_refused_where_it_is_given() -> None:
 
     with pytest.raises(TypeError, match="must be a plain function"):
         shoal.listen("tcp://127.0.0.1:0", admit=decide)  # type: ignore[arg-type]  # is refused
-    with pytest.raises(ConfigError, match="nobody does on udp://"):
+    with pytest.raises(ConfigError, match="none does on udp://"):
         shoal.listen("udp://127.0.0.1:7474", admit=lambda _: True)
 
 
