@@ -217,21 +217,23 @@ class Chain:
             return
         if not self._flying:
             return
+        # Requests are answered in order: the store has those that went before.
+        first, mark = body.get("first"), body["mark"]
+        self.on_stored(mark)
+        lost = []
         # What cannot be read has no number: it is the oldest that is not answered.
-        first, mark, lost = body.get("first"), body["mark"], []
         while self._flying and first is not None and self._flying[0].first != first:
-            # Requests are answered in order: what went before is stored, or never got there.
-            before = self._drop(self._flying)
-            if before.last > mark:
-                lost.append(before)
+            lost.append(self._drop(self._flying))
         refused = self._drop(self._flying) if self._flying else None
         self._holes_due = len(self._flying)
         self._unsent.extendleft(reversed(self._flying))
         self._flying.clear()
         self._after = mark
-        if refused is not None:
+        if lost:
+            # They never got there. No row is given up before those in front of it are stored.
+            self._put_first(lost if refused is None else [*lost, refused])
+        elif refused is not None:
             self._take_back(now, refused, body)
-        self._put_first(lost)
 
     def _take_back(self, now: float, refused: Batch, body: dict[str, Any]) -> None:
         """Send what was refused again, or give it up."""

@@ -45,6 +45,8 @@ class Sending:
         self.unheard = 0
         #: Of chains in this turn: how far they will be stored.
         self._marks: dict[tuple[int, int], int] = {}
+        #: Ids of transactions in this turn that have rows.
+        self._committing: set[str] = set()
         #: Whose destinations are refused because they pin space, and why.
         self.pinned: tuple[str, str] | None = None
         #: Temporary topics that live.
@@ -53,6 +55,7 @@ class Sending:
     def begin_turn(self) -> None:
         """Marks of the last turn are in the log, or were refused."""
         self._marks.clear()
+        self._committing.clear()
 
     def _mark(self, publisher: int, chain: int) -> int:
         found = self._marks.get((publisher, chain))
@@ -61,17 +64,23 @@ class Sending:
     # Requests.
 
     def send(self, session: Session, request: Request, n: int) -> None:
-        """Rows of one chain."""
+        """Rows of one chain.
+
+        Requests of a chain are answered in their order, once the log has the rows of the turn or refused
+        them: an answer counts on those before it.
+        """
         publisher, chain, after = _chain(request)
         rows = request.data("rows")
         mark = self._mark(publisher, chain)
+        core = self._core
         try:
             first, last, new, destinations = self._check(
                 session, rows, publisher, chain, after, mark, live=request.flag("live")
             )
         except RequestError as error:
             # Nothing of what was sent behind it is taken either.
-            self._refuse(session, publisher, chain, mark, error)
+            refusal = error
+            core.after_rows(lambda _: self._refuse(session, publisher, chain, refusal), with_rows=False)
             return
         if publisher not in session.publishers:
             # An outbox has an identity of its own, and is as local as its connection.
@@ -82,19 +91,20 @@ class Sending:
         session.chains.add((publisher, chain))
 
         def done(refused: str | None) -> None:
-            if refused is None:
-                self._core.say(
-                    session.id,
-                    {"op": "stored", "publisher": publisher, "chain": chain, "through": max(last, mark)},
-                )
+            stored = core.log.chain(publisher, chain)
+            if refused is None or last <= stored:
+                body = {"op": "stored", "publisher": publisher, "chain": chain}
+                core.say(session.id, {**body, "through": min(stored, max(last, mark))})
             else:
                 error = RequestError("FULL", refused, first=first, last=last)
-                self._refuse(session, publisher, chain, mark, error)
+                self._refuse(session, publisher, chain, error)
 
-        self._core.after_rows(done, with_rows=bool(new))
+        core.after_rows(done)
 
-    def _refuse(self, session: Session, publisher: int, chain: int, mark: int, error: RequestError) -> None:
+    def _refuse(self, session: Session, publisher: int, chain: int, error: RequestError) -> None:
+        """Say that the store took nothing of a request, and up to where it has the chain."""
         body = {"op": "refused", "publisher": publisher, "chain": chain, "error": error.code}
+        mark = self._core.log.chain(publisher, chain)
         self._core.say(session.id, {**body, "text": error.text, "mark": mark, **error.more})
 
     def _check(
@@ -284,7 +294,15 @@ class Sending:
         id_, chain = request.text("id"), _chain(request)
         known = self._commits.find(id_, chain[:2])
         if known is not None:
-            core.answer(session.id, n, first=known.first, end=known.end, repeated=True)
+            repeated = known
+
+            def tell(refused: str | None) -> None:
+                if refused is not None:
+                    self._fail_commit(session, n, refused)
+                else:
+                    core.answer(session.id, n, first=repeated.first, end=repeated.end, repeated=True)
+
+            core.after_rows(tell, with_rows=id_ in self._committing)
             return
         acks = [self._ack(session, each) for each in request.items("acks")]
         rows = request.data("rows") if request.has("rows") else b""
@@ -303,6 +321,7 @@ class Sending:
         named = request.flag("named")
         done = self._commits.add(id_, chain[:2], new, named=named, with_rows=bool(rows))
         if rows:
+            self._committing.add(id_)
             self._take(session, rows, (publisher, number), mark, last, destinations, publish=True)
 
         def done_with(refused: str | None) -> None:
@@ -310,12 +329,15 @@ class Sending:
                 each.end(refused is None)
             if refused is not None:
                 self._commits.drop(id_, chain[:2])
-                body = {"op": "failed", "n": n, "request": "commit", "error": "FULL", "text": refused}
-                core.say(session.id, body)
+                self._fail_commit(session, n, refused)
             else:
                 core.answer(session.id, n, first=done.first, end=done.end, repeated=False)
 
         core.after_rows(done_with, with_rows=bool(rows))
+
+    def _fail_commit(self, session: Session, n: int, why: str) -> None:
+        body = {"op": "failed", "n": n, "request": "commit", "error": "FULL", "text": why}
+        self._core.say(session.id, body)
 
     def _ack(self, session: Session, each: Any) -> tuple[Reader, Consumer, Runs]:
         if not isinstance(each, list) or len(each) != 3:

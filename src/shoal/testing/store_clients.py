@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from shoal._core import Log, Message, SimulatedDisk
+from shoal._core import Log, Message, SimulatedDisk, split_rows
 from shoal.bus.outbox import Outbox
 from shoal.bus.store_chain import Chain
 from shoal.bus.store_consumer import Inbox, offset_of, runs_of
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 QUEUES = ("orders", "work")
 TOPICS = ("t/1", "t/2")
 SUBSCRIPTIONS = {"desk": "t/>", "night": "t/1"}
+#: A topic that the store refuses, and how many of the messages of a publisher without an outbox go there.
+REFUSED, REFUSED_SHARE = "_refused", 0.1
 #: The chains of persistent messages, and of transactions.
 PERSISTENT_CHAIN, TRANSACTION_CHAIN = 5, 6
 #: Rows of one request, at the most.
@@ -96,19 +98,29 @@ class Publisher(Client):
         self.number = 0
         #: Number and record of what was not sent yet.
         self.unsent: deque[tuple[int, bytes]] = deque()
+        #: Numbers that live subscribers were given: each when it was stored, because nothing has credit here.
+        self.live: set[int] = set()
         self.chain = self.make_chain()
         self.session.chains.append(self.chain)
         self.connect()
 
     def make_chain(self) -> Chain:
         """The way of its messages into the store."""
-        return Chain(self.session.publisher, PERSISTENT_CHAIN, self.take, lambda: 1 << 20)
+        return Chain(
+            self.session.publisher, PERSISTENT_CHAIN, self.take, lambda: 1 << 20, publish=self.go_live
+        )
+
+    def go_live(self, content: bytes, redelivered: bool) -> None:
+        """A row is published for live subscribers."""
+        self.live.update(number for number, _ in split_rows(content))
 
     def publish(self, count: int) -> None:
         """Send some messages."""
         for _ in range(count):
             self.number += 1
             topic, body, headers = self.make(self.number)
+            if self.run.random.random() < REFUSED_SHARE:
+                topic = REFUSED
             self.run.history.sent(self.session.publisher, self.number, topic)
             self.unsent.append((self.number, rows.record(topic, body, **headers)))
             self.chain.wait(self.number, self.when_stored(self.number))
@@ -116,8 +128,14 @@ class Publisher(Client):
 
     def when_stored(self, number: int) -> Callable[[ShoalError | None], None]:
         """Note what somebody is told who waits for a message."""
-        publisher, history = self.session.publisher, self.run.history
-        return lambda error: history.stored(publisher, number) if error is None else None
+        publisher, history, live = self.session.publisher, self.run.history, self.live
+
+        def tell(error: ShoalError | None) -> None:
+            if error is None:
+                assert number in live, f"message {number} of {publisher} is stored, and never was live"
+                history.stored(publisher, number)
+
+        return tell
 
     def make(self, number: int) -> tuple[str, bytes, dict[str, Any]]:
         """A message: topic, body, headers."""
