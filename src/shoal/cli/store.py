@@ -215,7 +215,8 @@ def backup(
         with _reading("copying", data, passes=2):
             found = copy_store(data, to)
         typer.echo(
-            f"{to} has {found['messages']} messages up to offset {found['end']}, {_size(found['bytes'])};"
+            f"{to} has everything that was durable when the copy began: {found['messages']} messages up to"
+            f" offset {found['end']}, {_size(found['bytes'])};"
             f" to make a store from it: shoal store restore {to} --data DIRECTORY"
         )
 

@@ -2,41 +2,73 @@
 
 import os
 import shutil
+import time
 from pathlib import Path
 from typing import Any
 
-from shoal.errors import StoreError
+from shoal.errors import StoreError, StoreLockedError
 from shoal.store.role import renew
 from shoal.store.status import read_status
 from shoal.store.verifying import verify
 
 #: How often it begins anew because retention removed a segment under it.
 TRIES_MAX = 5
+#: How long a store that runs may take to write its status, which it does every second.
+STATUS_S, STATUS_CHECK_S = 10.0, 0.05
 _CHUNK_BYTES = 4 << 20
 
 
 def backup(path: Path, to: Path) -> dict[str, Any]:
-    """Copy everything that was durable a second ago, and read the copy whole: what `verify` says of it.
+    """Copy everything that is durable now, and read the copy whole: what `verify` says of it.
 
-    `restore` makes a store from it.
+    The store may run, or be stopped or killed. The answer has `end`, the offset after the last message of the
+    copy, and `at`: everything that was durable at this time is in it. `restore` makes a store from it.
     """
     if to.exists() and any(to.iterdir()):
         raise StoreError(f"{to} is not empty: a copy needs a directory of its own")
-    status = read_status(path)
+    at = time.time()
+    durable = _durable(path, at)
     to.mkdir(parents=True, exist_ok=True)
     for _ in range(TRIES_MAX):
-        if _copy(path, to, *status["durable"][:2]):
+        if _copy(path, to, *durable):
             break
         for left in to.iterdir():
             left.unlink()
-        status = read_status(path)
+        durable = _durable(path, at)
     else:
         raise StoreError(f"segments of {path} went faster than they could be copied: keep them longer")
     _sync_directory(to)
     found = verify(to)
     if not found["whole"]:
         raise StoreError(f"the copy in {to} is not whole: {found['damages'] or found['missing']}")
-    return found
+    return found | {"at": at}
+
+
+def _durable(path: Path, at: float) -> tuple[int, int]:
+    """A segment, and a position in it, behind everything that was durable at a time."""
+    try:
+        # No process has the store open: its log ends with the last frame that can be read.
+        found = verify(path)
+    except StoreLockedError:
+        return _durable_of_running(path, at)
+    if not found["whole"]:
+        raise StoreError(f"the log in {path} is not whole: {found['damages'] or found['missing']}")
+    last = found["segments"][-1]
+    return last["number"], last["bytes"]
+
+
+def _durable_of_running(path: Path, at: float) -> tuple[int, int]:
+    """Wait for the next status of a store that runs."""
+    deadline = time.monotonic() + STATUS_S
+    while (status := read_status(path))["at"] < at:
+        if time.monotonic() >= deadline:
+            raise StoreError(
+                f"The store in {path} runs, and has not written its status for {at - status['at']:.0f} s, so "
+                "the copy would miss messages. Make room on its disk, or stop the store and copy it then."
+            )
+        time.sleep(STATUS_CHECK_S)
+    segment, position, _ = status["durable"]
+    return segment, position
 
 
 def restore(copy: Path, to: Path) -> dict[str, Any]:

@@ -400,13 +400,16 @@ class Store:
         """What is due every second. Whatever fails, what comes first is what makes room again."""
         self._look_at_disk()
         self._read_tokens()
-        self._note_losses()
-        with self._lock:
-            self._keeper.turn(pin=self._serving.pin)
-        # Retention did what it may: what is too much now, somebody needs.
-        self._swollen = self._too_much_kept()
-        self._rate.take(time.monotonic(), *self._recording.recorded)
-        write_status(self.config.path, self.status(TOPICS_EVERY_S))
+        try:
+            self._note_losses()
+            with self._lock:
+                self._keeper.turn(pin=self._serving.pin)
+            # Retention did what it may: readers need what is too much now.
+            self._swollen = self._too_much_kept()
+            self._rate.take(time.monotonic(), *self._recording.recorded)
+        finally:
+            # A backup waits for it.
+            write_status(self.config.path, self.status(TOPICS_EVERY_S))
 
     def _read_tokens(self) -> None:
         """Notice a token file that changed; one that cannot be used leaves everything as it was."""

@@ -1,6 +1,8 @@
 """A copy of a store that runs becomes a store of its own."""
 
 import itertools
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -23,8 +25,6 @@ def copied(tmp_path: Path) -> tuple[Path, str]:
                 message = consumer.receive(10)
                 assert message is not None
                 consumer.ack(message)
-        # What the status says is durable is what the copy has.
-        bus.store._write_status()
         backup(tmp_path / "data", tmp_path / "copy")
         return tmp_path / "copy", bus.store.log.incarnation
 
@@ -88,7 +88,6 @@ def test_a_worker_that_lives_on_finishes_no_job_of_the_store_that_comes_next(
             desk.queue("q").send("first")
             consumer = worker.queue("q").consume(prefetch=100)
             assert consumer.receive(10) is not None
-            desk.store._write_status()
             backup(tmp_path / "data", tmp_path / "copy")
             for number in range(10):
                 desk.queue("q").send(number)
@@ -111,3 +110,47 @@ def test_a_worker_that_lives_on_finishes_no_job_of_the_store_that_comes_next(
                 message = consumer.receive(10)
                 assert message is not None, f"only {got} came"
                 got.add(message.body)
+
+
+def test_a_copy_of_a_store_that_runs_has_all_that_was_stored_before_it_began(tmp_path: Path) -> None:
+    with shoal.connect(f"inproc://restore-{next(_names)}", store=tmp_path / "data") as bus:
+        for number in range(100):
+            bus.queue("q").send(number)
+        stored = bus.store.log.durable_end
+        found = backup(tmp_path / "data", tmp_path / "copy")
+        assert found["messages"] == 100
+        assert found["end"] >= stored
+
+
+def test_a_copy_of_a_store_that_was_killed_has_all_that_it_stored(tmp_path: Path) -> None:
+    program = f"""
+import os, shoal
+with shoal.connect("inproc://killed", store={str(tmp_path / "data")!r}) as bus:
+    for number in range(100):
+        bus.queue("q").send(number)
+    os.kill(os.getpid(), 9)
+"""
+    subprocess.run([sys.executable, "-c", program], timeout=60, check=False)
+    # And a frame that it was writing.
+    last = sorted((tmp_path / "data").glob("[0-9]*.log"))[-1]
+    content = last.read_bytes()
+    with last.open("r+b") as segment:
+        segment.seek(len(content.rstrip(bytes(1))) + 64)
+        segment.write(b"torn")
+    before = last.read_bytes()
+    assert backup(tmp_path / "data", tmp_path / "copy")["messages"] == 100
+    assert last.read_bytes() == before, "the store is left as it was"
+    restore(tmp_path / "copy", tmp_path / "new")
+    with shoal.connect(f"inproc://restore-{next(_names)}", store=tmp_path / "new") as bus:
+        assert bus.queue("q").purge() == 100
+
+
+def test_a_store_that_tells_nothing_is_not_copied_in_part(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(copies, "STATUS_S", 0.2)
+    with shoal.connect(f"inproc://restore-{next(_names)}", store=tmp_path / "data") as bus:
+        bus.queue("q").send("one")
+        monkeypatch.setattr("shoal.store.role.write_status", lambda path, status: None)
+        with pytest.raises(StoreError, match="has not written its status"):
+            backup(tmp_path / "data", tmp_path / "copy")
