@@ -47,10 +47,12 @@ class Outbox:
         bytes_max: int,
         *,
         rows_together: int = ROWS_TOGETHER,
+        request_bytes: int = BYTES_TOGETHER,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._log, self.path, self._bytes_max = log_, path, bytes_max
         self._rows_together, self._clock = rows_together, clock
+        self._bytes_together = min(request_bytes, BYTES_TOGETHER)
         self.publisher = self._log.store_id
         noted = self._log.get(STORED)
         #: The offset up to which the store has everything: the number of the last such message, too.
@@ -67,8 +69,8 @@ class Outbox:
         self.builder = RowsBuilder(self.publisher, 5, self._log.end + 1)
 
     @staticmethod
-    def open(path: Path, bytes_max: int) -> "Outbox":
-        """The outbox in a directory, or a new one."""
+    def open(path: Path, bytes_max: int, *, request_bytes: int = BYTES_TOGETHER) -> "Outbox":
+        """The outbox in a directory, or a new one; its connection sends requests of so many bytes."""
         log_ = Log(
             path,
             # Nobody is called 0.
@@ -78,7 +80,7 @@ class Outbox:
             segment_bytes=SEGMENT_BYTES,
             state_bytes_max=1 << 20,
         )
-        return Outbox(log_, path, bytes_max)
+        return Outbox(log_, path, bytes_max, request_bytes=request_bytes)
 
     def chain(self, chain: int) -> Chain:
         """What brings its entries to a store."""
@@ -142,7 +144,7 @@ class Outbox:
         # What lived too long here expires at the store at once.
         now_us = self._log.clock_us
         rows, after, count = take_rows(
-            self._log, self._read, end, self._rows_together, BYTES_TOGETHER, now_us
+            self._log, self._read, end, self._rows_together, self._bytes_together, now_us
         )
         first, self._read = self._read + 1, after
         return (rows, first, after) if count else None

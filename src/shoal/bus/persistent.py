@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from shoal._core import RowsBuilder, pass_on
 from shoal.bus.arguments import check_count, check_seconds
-from shoal.bus.outbox import Outbox
+from shoal.bus.outbox import BYTES_TOGETHER, Outbox
 from shoal.bus.outbox_thread import OutboxThread
 from shoal.bus.receipt import Receipt
 from shoal.bus.store_chain import UNSTORED_BYTES_MAX, WORTHWHILE_BYTES, Chain
@@ -86,19 +86,20 @@ class Persistence:
     ) -> None:
         self._connection = weakref.ref(connection)
         self.channel = channel
-        self._bytes_max = connection.config.message_bytes_max - REQUEST_BYTES
+        self._bytes_max = max(1, connection.config.message_bytes_max - REQUEST_BYTES)
         #: One thread at a time gives numbers, and publishes for live subscribers in their order.
         self._order = threading.Lock()
         self.outbox: Outbox | None = None
         self._outbox_thread: OutboxThread | None = None
         if outbox is not None:
-            self.outbox = Outbox.open(outbox, outbox_max)
+            self.outbox = Outbox.open(outbox, outbox_max, request_bytes=self._bytes_max)
             self._outbox_thread = OutboxThread(self.outbox.sync)
             self._builder = self.outbox.builder
             self.chain = self.outbox.chain(chain)
         else:
             publisher = connection.node.publisher
-            self._builder = RowsBuilder(publisher, chain)
+            part_bytes = min(BYTES_TOGETHER, self._bytes_max)
+            self._builder = RowsBuilder(publisher, chain, part_bytes=part_bytes)
             builder = self._builder
             self.chain = Chain(
                 publisher, chain, builder.take, lambda: builder.waiting_bytes, publish=self._publish_stored

@@ -50,12 +50,14 @@ Take = Callable[[], tuple[bytes, int, int] | None]
 class Batch:
     """Rows of one request."""
 
-    __slots__ = ("first", "last", "repeated", "rows")
+    __slots__ = ("error", "first", "last", "repeated", "rows")
 
     def __init__(self, rows: bytes, first: int, last: int, *, repeated: bool = False) -> None:
         self.rows, self.first, self.last = rows, first, last
         #: It was sent in a session that is over.
         self.repeated = repeated
+        #: Why the link takes it in no request: it is given up once those in front of it are stored.
+        self.error: StoreError | None = None
 
 
 class Refused(NamedTuple):
@@ -235,6 +237,21 @@ class Chain:
         elif refused is not None:
             self._take_back(now, refused, body)
 
+    def on_unsent(self, rows: bytes, after: int, why: Exception) -> None:
+        """The link does not take the request that `poll_send` gave last: send its rows one by one."""
+        if not self._flying or self._flying[-1].rows is not rows:
+            # It is to be sent again anyhow, and the store has nothing to answer.
+            self._holes_due = max(0, self._holes_due - 1)
+            return
+        unsent = self._flying.pop()
+        self.unstored_bytes -= len(unsent.rows)
+        self._after = after
+        if unsent.first < unsent.last:
+            self._put_first(_alone(unsent))
+        else:
+            unsent.error = error_of({"error": "TOO_LONG", "text": str(why)})
+            self._put_first([unsent])
+
     def _take_back(self, now: float, refused: Batch, body: dict[str, Any]) -> None:
         """Send what was refused again, or give it up."""
         error = body["error"]
@@ -246,9 +263,7 @@ class Chain:
                 self._retry_at = now + RETRY_S
         elif is_several:
             # Only some of them may be at fault.
-            alone = split_rows(refused.rows)
-            repeated = refused.repeated
-            self._put_first([Batch(rows, number, number, repeated=repeated) for number, rows in alone])
+            self._put_first(_alone(refused))
         else:
             self._fail(refused, error_of(body))
 
@@ -266,6 +281,10 @@ class Chain:
         """The next request, if one is to be sent now."""
         if self._holes_due or self._retry_at is not None or len(self._flying) >= IN_FLIGHT_MAX:
             return None
+        while self._unsent and (error := self._unsent[0].error) is not None:
+            if self._flying:
+                return None
+            self._fail(self._drop(self._unsent), error)
         if self._unsent:
             batch = self._unsent.popleft()
         else:
@@ -340,3 +359,9 @@ class Chain:
             heapq.heappop(self._waiting)[2](None)
         if self.claimed:
             self.claimed = {number for number in self.claimed if number > through}
+
+
+def _alone(batch: Batch) -> list[Batch]:
+    """The rows of a batch, one by one."""
+    rows = split_rows(batch.rows)
+    return [Batch(row, number, number, repeated=batch.repeated) for number, row in rows]

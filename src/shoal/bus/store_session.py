@@ -198,6 +198,9 @@ class Session:
     def refuse(self, body: Body, error: Exception) -> None:
         """What `poll_output` gave last cannot be said: whoever asked for it is told."""
         self._said -= body["op"] != "hello"
+        if body["op"] == "send":
+            for chain in self._chains_of(body):
+                chain.on_unsent(body["rows"], body["after"], error)
         if (pending := self._requests.pop(body["n"], None)) is not None:
             pending.done(None, error)
 

@@ -119,6 +119,51 @@ def test_what_cannot_be_said_fails_alone() -> None:
     assert heard[1]["n"] == second["n"]
 
 
+def test_rows_that_the_link_does_not_take_together_go_one_by_one() -> None:
+    talk, told = session(), Answers()
+    greet(talk)
+    builder, chain = chain_of(talk)
+    builder.add("a", 0)
+    (before,) = said(talk)
+    for number in range(3):
+        builder.add("a", number)
+        chain.wait(number + 2, lambda error: told(None, error))
+    together = talk.poll_output(0.0)
+    assert together is not None
+    assert numbers_in(together) == [2, 3, 4]
+    talk.refuse(together, ValueError("it is too long"))
+    alone = said(talk)
+    assert [(numbers_in(each), each["after"], each["seq"]) for each in alone] == [
+        ([2], 1, before["seq"] + 1),
+        ([3], 2, before["seq"] + 2),
+        ([4], 3, before["seq"] + 3),
+    ]
+    talk.handle(0.0, {"op": "stored", "publisher": 7, "chain": 5, "through": 4})
+    assert told == [None] * 3
+    assert (chain.in_flight, chain.unstored_bytes) == (0, 0)
+
+
+def test_a_row_that_the_link_does_not_take_is_given_up_when_those_before_it_are_stored() -> None:
+    talk, told = session(), Answers()
+    greet(talk)
+    builder, chain = chain_of(talk)
+    builder.add("a", 0)
+    (before,) = said(talk)
+    builder.add("a", "long")
+    chain.wait(2, lambda error: told(None, error))
+    request = talk.poll_output(0.0)
+    assert request is not None
+    talk.refuse(request, ValueError("it is too long"))
+    builder.add("a", 2)
+    assert said(talk) == []
+    assert (told, chain.stored) == ([], 0)
+    talk.handle(0.0, {"op": "stored", "publisher": 7, "chain": 5, "through": 1})
+    (behind,) = said(talk)
+    assert [str(error) for error in told] == ["it is too long"]
+    assert isinstance(told[0], StoreRefusedError)
+    assert (numbers_in(behind), behind["after"], behind["seq"]) == ([3], 1, before["seq"] + 1)
+
+
 def test_a_greeting_is_said_again_until_it_is_answered() -> None:
     talk = session()
     talk.begin(0.0)

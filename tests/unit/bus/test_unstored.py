@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -12,7 +13,7 @@ from plain_store import PlainStore
 import shoal
 from shoal import aio
 from shoal.bus import connection, operations
-from shoal.errors import FlushError, UndeliveredWarning
+from shoal.errors import FlushError, StoreRefusedError, UndeliveredWarning
 
 PATIENCE_S = 10.0
 
@@ -121,3 +122,31 @@ def test_a_flush_that_members_do_not_acknowledge_says_that_the_store_has_everyth
         finally:
             bus._connection.node = node
     assert (raised.value.silent, raised.value.unstored) == ((7,), 0)
+
+
+@pytest.mark.parametrize("with_outbox", [False, True])
+def test_batches_fit_a_connection_that_takes_only_short_messages(
+    domain: str, store: PlainStore, tmp_path: Path, with_outbox: bool
+) -> None:
+    more: dict[str, Any] = {"outbox": tmp_path} if with_outbox else {}
+    with shoal.connect(domain, message_bytes_max=20_000, **more) as bus:
+        for _ in range(200):
+            bus.queue("orders").send(bytes(1000), window=None if with_outbox else 200, timeout_s=PATIENCE_S)
+        bus.flush(PATIENCE_S)
+
+
+def test_an_outbox_gives_up_what_its_connection_no_longer_takes(
+    domain: str, store: PlainStore, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    store.deaf = {"send"}
+    with shoal.connect(domain, outbox=tmp_path) as bus:
+        for size in (10, 50_000, 20):
+            bus.queue("orders").send(bytes(size))
+        bus.close(0.0)
+    store.stop()
+    store.deaf = set()
+    store.start()
+    with shoal.connect(domain, outbox=tmp_path, message_bytes_max=20_000) as bus:
+        with pytest.raises(StoreRefusedError):
+            bus.flush(PATIENCE_S)
+        bus.flush(PATIENCE_S)
