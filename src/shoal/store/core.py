@@ -44,6 +44,8 @@ class Core:
         self.touched: set[str] = set()
         #: Messages and bytes that the turn under way adds to queues and subscriptions, by their keys.
         self.adding: dict[str, tuple[int, int]] = {}
+        #: Messages and bytes that room was taken for, and that come into the log past the machine, likewise.
+        self.expected: dict[str, tuple[int, int]] = {}
         #: The last lease that a consumer was given. Leases of an earlier run are lower.
         self.lease = 0
         #: Why the store takes no messages now, if it does not.
@@ -77,6 +79,13 @@ class Core:
         """This turn has messages for a queue or a subscription, which the log does not have yet."""
         before = self.adding.get(key, (0, 0))
         self.adding[key] = (before[0] + messages, before[1] + size)
+
+    def expect(self, key: str, messages: int, size: int) -> None:
+        """Room is taken for messages that come past the machine; less than none gives it back."""
+        before = self.expected.pop(key, (0, 0))
+        after = (before[0] + messages, before[1] + size)
+        if after > (0, 0):
+            self.expected[key] = after
 
     def after_rows(self, call: After, *, with_rows: bool = True) -> None:
         """Call this when the turn is appended, with why its rows were not taken, if it has some of them."""

@@ -307,10 +307,13 @@ class Machine:
         for destination in destinations:
             self._sending.check_destination(destination)
 
-    def expect_rows(self, now: Now, sizes: Mapping[str, tuple[int, int]]) -> None:
-        """Rows are to come into the log past the machine: take room for them, or refuse them."""
+    def expect_rows(self, now: Now, sizes: Mapping[str, tuple[int, int]]) -> bool:
+        """Rows are to come into the log past the machine: take room for them, or refuse them.
+
+        If it says so, `append` and sync the log before they come.
+        """
         self._core.now = now
-        self._sending.expect(sizes)
+        return self._sending.expect(sizes)
 
     def took(
         self, now: Now, first: int, end: int, expected: Mapping[str, tuple[int, int]], note: str | None = None
@@ -325,7 +328,7 @@ class Machine:
         for destination in came.keys() | expected.keys():
             size = self.log.extent(first, end, [destination])[2] if destination in came else 0
             messages = came.get(destination, 0)
-            self._sending.came(destination, messages, size, expected.get(destination, (0, 0)))
+            self._sending.came(destination, messages, size, expected.get(destination, (0, 0)), end)
         if note is not None:
             core.turn.put(note, None, with_rows=True)
 

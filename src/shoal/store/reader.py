@@ -187,6 +187,8 @@ class Reader:
         self.untold = 0
         #: And how many were not logged, and before which time nothing is.
         self.unlogged, self.log_at_s = 0, 0.0
+        #: Rows below this offset were in the log when it was measured.
+        self.measured_to = 0
         #: Before this time it is not measured again.
         self._measure_at_s = 0.0
         found = log.get(f"given/{key}")
@@ -597,13 +599,15 @@ class Reader:
         return self.totals.bytes + size <= most
 
     def measure(self, core: Core) -> None:
-        """Count what waits, in the log; what this turn adds, or takes, is counted beside."""
+        """Count what waits, in the log, and beside it what this turn adds and what room was taken for."""
+        self.measured_to = core.log.durable_end
         self.totals.messages, self.totals.bytes, behind = self.backlog.measure(core.now.wall_us)
         if behind > MEASURE_AT_ONCE_MAX:
             self._measure_at_s = core.now.mono_s + MEASURE_EVERY_S
-        messages, size = core.adding.get(self.key, (0, 0))
-        self.totals.messages += messages
-        self.totals.bytes += size
+        for beside in (core.adding, core.expected):
+            messages, size = beside.get(self.key, (0, 0))
+            self.totals.messages += messages
+            self.totals.bytes += size
 
     def drop_oldest(self, core: Core, room: int) -> int:
         """Drop messages that nobody has until there is so much room; how many were dropped."""

@@ -239,6 +239,7 @@ class Readers:
         """It goes."""
         reader.end(self._core)
         self._readers.pop(reader.key, None)
+        self._core.expected.pop(reader.key, None)
         self._routes.clear()
         self.has_changed = True
         self.limits += reader.is_limited

@@ -171,25 +171,41 @@ class Sending:
         elif destination.startswith("_"):
             raise RequestError("BAD_REQUEST", f"{destination} is a reserved topic")
 
-    def expect(self, sizes: Mapping[str, tuple[int, int]]) -> None:
-        """Rows are about to come past the machine: take room for them, or refuse them."""
+    def expect(self, sizes: Mapping[str, tuple[int, int]]) -> bool:
+        """Rows are about to come past the machine: take room for them, or refuse them.
+
+        Returns whether a queue came into being, which has to begin in the log before its rows.
+        """
+        core = self._core
         if sizes and self._core.full is not None:
             raise RequestError("FULL", self._core.full)
+        is_new = False
+        for destination in sizes:
+            # The queue that the rows were staged for may have been deleted since, or have expired.
+            is_new |= not self._readers.wanting(destination) and queue_name(destination) is not None
+            self.check_destination(destination)
         for destination, (_, size) in sizes.items():
             for reader in self._readers.wanting(destination):
                 self._admit_for(reader, size)
         for destination, (messages, size) in sizes.items():
-            self._add(destination, messages, size)
+            for reader in self._readers.wanting(destination):
+                reader.idle_since_s = core.now.mono_s
+                reader.totals.messages += messages
+                reader.totals.bytes += size
+                core.expect(reader.key, messages, size)
+        return is_new
 
-    def _add(self, destination: str, messages: int, size: int) -> None:
-        for reader in self._readers.wanting(destination):
-            reader.totals.messages += messages
-            reader.totals.bytes += size
-
-    def came(self, destination: str, messages: int, size: int, expected: tuple[int, int]) -> None:
-        """Rows of a destination came past the machine; room was taken for what was expected."""
+    def came(self, destination: str, messages: int, size: int, expected: tuple[int, int], end: int) -> None:
+        """Rows of a destination came past the machine, up to an offset; room was taken for the expected."""
         core = self._core
-        self._add(destination, messages - expected[0], size - expected[1])
+        for reader in self._readers.wanting(destination):
+            if reader.key in core.expected:
+                core.expect(reader.key, -expected[0], -expected[1])
+                reader.totals.messages -= expected[0]
+                reader.totals.bytes -= expected[1]
+            if reader.measured_to < end:
+                reader.totals.messages += messages
+                reader.totals.bytes += size
         core.touched.add(destination)
         name = queue_name(destination)
         if name is not None and messages and self._readers.get(queue_key(name)) is not None:

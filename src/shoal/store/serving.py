@@ -202,7 +202,10 @@ class Serving:
     def expect_rows(self, sizes: Mapping[str, tuple[int, int]]) -> None:
         """Rows are to come into the log that no request brings: take room for them, or refuse them."""
         with self._lock:
-            self.machine.expect_rows(self._now(), sizes)
+            if self.machine.expect_rows(self._now(), sizes):
+                # Under the lock: the thread that serves takes what this turn has for durable.
+                self.machine.append(self._now())
+                self._log.sync()
 
     def took(
         self, first: int, end: int, *, expected: Mapping[str, tuple[int, int]], note: str | None

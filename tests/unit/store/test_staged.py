@@ -34,7 +34,9 @@ class DeskServing:
         self.desk.run()
 
     def expect_rows(self, sizes: Mapping[str, tuple[int, int]]) -> None:
-        self.desk.machine.expect_rows(self.desk.now, sizes)
+        if self.desk.machine.expect_rows(self.desk.now, sizes):
+            assert self.desk.machine.append(self.desk.now)
+            self.desk.log.sync()
 
     def took(self, first: int, end: int, **more: Any) -> None:
         if not self.is_killed:
@@ -154,3 +156,69 @@ def test_sizes_of_a_batch_are_those_of_its_destinations() -> None:
     assert destinations(batch, "b", 35) == {"a": (2, 22), "b": (1, 13)}
     assert destinations(pa.record_batch({"body": ["x"]}), "b", 10) == {"b": (1, 10)}
     assert destinations(pa.record_batch({"topic": ["c"]}), None, 10) == {"c": (1, 10)}
+
+
+@pytest.mark.parametrize("is_killed", [True, False])
+@pytest.mark.parametrize("goes", ["deleted", "expires"])
+def test_a_queue_that_went_after_staging_gets_what_is_committed(goes: str, is_killed: bool) -> None:
+    desk = Desk()
+    client = desk.client("a", lease_s=3600)
+    staged, serving = staged_in(desk)
+    put(desk, staged, "s", "_queue/q", [b"1", b"2"])
+    if goes == "deleted":
+        assert client.ask("delete", queue="q", if_empty=True)["op"] == "answer"
+    else:
+        client.ask("declare", queue="q", expires_after_s=5)
+        desk.wait(10)
+    assert "q" not in totals(desk)
+    serving.is_killed = is_killed
+    staged.commit("scope", 1, ["s"])
+    if is_killed:
+        desk.crash()
+    assert totals(desk)["q"] == 2
+    assert desk.client("b").consume("q").bodies() == [b"1", b"2"]
+
+
+def test_room_that_a_commit_took_stays_taken_when_the_queue_is_measured() -> None:
+    desk = Desk()
+    client = desk.client("a")
+    client.ask("declare", queue="q", backlog_max_bytes=2000)
+    client.put("q", bytes(900))
+    stage(desk.log, "s", "_queue/q", [bytes(300)] * 2)
+    sizes = {"_queue/q": (2, 700)}
+    desk.machine.expect_rows(desk.now, sizes)
+    client.put("q", bytes(900))
+    assert [each["error"] for each in client.refused()] == ["BACKLOG"], "it was measured"
+    first, end, _ = desk.log.commit("scope", 1, ["s"])
+    desk.machine.took(desk.now, first, end, sizes)
+    desk.run()
+    assert totals(desk)["q"] == 3
+    client.put("q", bytes(900), after=1)
+    assert len(client.refused()) == 2
+
+
+def test_rows_that_are_measured_before_they_are_counted_count_once() -> None:
+    desk = Desk()
+    client = desk.client("a")
+    client.ask("declare", queue="q", backlog_max_bytes=2000)
+    stage(desk.log, "s", "_queue/q", [bytes(300)] * 2)
+    sizes = {"_queue/q": (2, 700)}
+    desk.machine.expect_rows(desk.now, sizes)
+    first, end, _ = desk.log.commit("scope", 1, ["s"])
+    client.put("q", bytes(1900))
+    assert [each["error"] for each in client.refused()] == ["BACKLOG"], "it was measured"
+    desk.machine.took(desk.now, first, end, sizes)
+    desk.run()
+    assert totals(desk)["q"] == 2
+
+
+def test_room_of_a_commit_that_failed_is_free_again() -> None:
+    desk = Desk()
+    client = desk.client("a")
+    client.ask("declare", queue="q", backlog_max_bytes=2000)
+    sizes = {"_queue/q": (2, 1900)}
+    desk.machine.expect_rows(desk.now, sizes)
+    desk.machine.took(desk.now, 0, 0, sizes)
+    client.put("q", bytes(900))
+    assert totals(desk)["q"] == 1
+    assert client.refused() == []
