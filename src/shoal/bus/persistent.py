@@ -247,7 +247,7 @@ class Persistence:
         with self._order:
             number, live = self._builder.next, self.chain.live
             if claimed:
-                self.chain.claimed.add(number)
+                self.chain.claims.add(number)
             if node is not None and self._is_covered(topic, headers):
                 # Before a thread takes it to the store.
                 self.chain.live = number
@@ -264,7 +264,7 @@ class Persistence:
                     **headers,
                 )
             except BaseException:
-                self.chain.claimed.discard(number)
+                self.chain.claims.discard(number)
                 self.chain.live = live
                 raise
 

@@ -16,6 +16,7 @@ A *patient* chain, an outbox's, gives nothing up that may be taken later: it tri
 
 import heapq
 import itertools
+import threading
 from collections import deque
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -69,6 +70,33 @@ class Refused(NamedTuple):
     is_claimed: bool
 
 
+class Claims:
+    """Rows whose callers wait for them, or are about to. May be shared between threads."""
+
+    def __init__(self) -> None:
+        self._numbers: set[int] = set()
+        self._lock = threading.Lock()
+
+    def __contains__(self, number: int) -> bool:
+        return number in self._numbers
+
+    def add(self, number: int) -> None:
+        """A caller publishes a row, and waits for it next."""
+        with self._lock:
+            self._numbers.add(number)
+
+    def discard(self, number: int) -> None:
+        """A caller was told, or publishes nothing."""
+        with self._lock:
+            self._numbers.discard(number)
+
+    def settle(self, through: int) -> None:
+        """Rows up to a number are stored, or were given up."""
+        if self._numbers:
+            with self._lock:
+                self._numbers = {number for number in self._numbers if number > through}
+
+
 class Chain:
     """One publisher's rows, in order. For one thread at a time."""
 
@@ -109,8 +137,7 @@ class Chain:
         #: Rows that were given up, by number, and how many nobody was told of.
         self._refused: dict[int, Refused] = {}
         self.failures = 0
-        #: Rows whose callers wait for them, or are about to.
-        self.claimed: set[int] = set()
+        self.claims = Claims()
 
     # --- getters ---
 
@@ -146,7 +173,7 @@ class Chain:
         if refused is None and number > self.stored:
             heapq.heappush(self._waiting, (number, next(self._order), done, own))
             return
-        self.claimed.discard(number)
+        self.claims.discard(number)
         self.failures -= refused is not None
         done(None if refused is None else refused.error)
 
@@ -335,18 +362,17 @@ class Chain:
         if its:
             self._waiting = [entry for entry in self._waiting if entry not in its]
             heapq.heapify(self._waiting)
-        is_claimed = number in self.claimed
-        self._go_live()
+        is_claimed = number in self.claims
+        self.claims.discard(number)
+        if not its:
+            self.failures += 1
+            error.message_id = f"ID:{self.publisher:016x}-{self.chain}-{number}"
+            self._refused[number] = Refused(self._destination_of(batch), error, is_claimed)
+            if len(self._refused) > REFUSALS_MAX:
+                del self._refused[next(iter(self._refused))]
         for _, _, done, _ in its:
             done(error)
-        self.claimed.discard(number)
-        if its:
-            return
-        self.failures += 1
-        error.message_id = f"ID:{self.publisher:016x}-{self.chain}-{number}"
-        self._refused[number] = Refused(self._destination_of(batch), error, is_claimed)
-        if len(self._refused) > REFUSALS_MAX:
-            del self._refused[next(iter(self._refused))]
+        self._go_live()
 
     def _destination_of(self, batch: Batch) -> str:
         try:
@@ -357,8 +383,7 @@ class Chain:
     def _tell(self, through: int) -> None:
         while self._waiting and self._waiting[0][0] <= through:
             heapq.heappop(self._waiting)[2](None)
-        if self.claimed:
-            self.claimed = {number for number in self.claimed if number > through}
+        self.claims.settle(through)
 
 
 def _alone(batch: Batch) -> list[Batch]:

@@ -2,12 +2,13 @@
 
 import itertools
 import random
+import threading
 from typing import Any
 
 import pytest
 
 from shoal._core import RowsBuilder, read_rows, split_rows
-from shoal.bus.store_chain import RETRY_S, Chain
+from shoal.bus.store_chain import RETRY_S, Chain, Claims
 from shoal.bus.store_consumer import Inbox, offset_of, runs_of
 from shoal.bus.store_errors import no_store
 from shoal.bus.store_finder import SILENT_S, Finder
@@ -911,7 +912,7 @@ def test_a_refusal_is_for_whoever_sent_the_message_and_not_for_one_that_waits_fo
     talk, room, mine = session(), Answers(), Answers()
     builder, chain = chain_of(talk)
     greet(talk)
-    chain.claimed.add(1)
+    chain.claims.add(1)
     builder.add("_queue/full", b"1")
     (request,) = said(talk)
     chain.wait(1, lambda error: room({}, error), own=False)
@@ -920,3 +921,45 @@ def test_a_refusal_is_for_whoever_sent_the_message_and_not_for_one_that_waits_fo
     assert chain.take_failure() is None, "its sender is about to wait"
     chain.wait(1, lambda error: mine({}, error))
     assert [type(each) for each in mine] == [BacklogError]
+
+
+def test_callers_claim_rows_while_others_are_settled() -> None:
+    claims = Claims()
+    another = threading.Thread(target=claims.add, args=[9])
+
+    class Number(int):
+        """One that is looked at while another thread claims a row."""
+
+        def __gt__(self, other: int) -> bool:
+            if another.ident is None:
+                another.start()
+                another.join(0.05)
+            return int(self) > other
+
+    for number in (1, 2, 3):
+        claims.add(Number(number))
+    claims.settle(2)
+    another.join()
+    assert [number for number in (1, 2, 3, 9) if number in claims] == [3, 9]
+
+
+def test_a_refused_caller_is_told_though_live_subscribers_cannot_be() -> None:
+    talk, told = session(), Answers()
+
+    def fail(rows: bytes, redelivered: bool) -> None:
+        raise RuntimeError("a mistake")
+
+    builder, chain = chain_of(talk, publish=fail)
+    builder.add("a", 0)
+    builder.add("_queue/full", 1)
+    chain.wait(2, lambda error: told(None, error))
+    greet(talk)
+    (both,) = said(talk)
+    talk.handle(0.0, refusal(both, "BACKLOG", 0))
+    first, second = said(talk)
+    with pytest.raises(RuntimeError):
+        talk.handle(0.0, {"op": "stored", "publisher": 7, "chain": 5, "through": 1})
+    with pytest.raises(RuntimeError):
+        talk.handle(0.0, refusal(second, "BACKLOG", 1))
+    assert numbers_in(first) == [1]
+    assert [type(error) for error in told] == [BacklogError]
