@@ -65,8 +65,6 @@ class TransactionChain:
     def __init__(self, publisher: int, chain: int) -> None:
         self.publisher, self.chain = publisher, chain
         self.builder = RowsBuilder(publisher, chain, part_bytes=1 << 62)
-        #: The last number that was committed.
-        self.committed = 0
 
 
 class TransactionBase:
@@ -194,14 +192,11 @@ class TransactionBase:
         acks: dict[tuple[int, int], list[int]] = {}
         for inbox, lease, message in self._acks:
             acks.setdefault((inbox.number, lease), []).append(offset_of(message))
-        # Without messages nothing of the chain is stored: those that were rolled back never will be.
-        last = self._chain.committed if taken is None else taken[2]
         body: Body = {
             "op": "commit",
             "id": self.id,
             "publisher": self._chain.publisher,
             "chain": self._chain.chain,
-            "after": self._chain.committed,
             "topics": self._topics,
             "acks": [[consumer, lease, runs_of(offsets)] for (consumer, lease), offsets in acks.items()],
         }
@@ -212,7 +207,6 @@ class TransactionBase:
 
         def answered(answer: Body | None, error: BaseException | None) -> None:
             if error is None:
-                self._chain.committed = last
                 for inbox, lease, message in self._acks:
                     if inbox.lease == lease and inbox.has_in_hand(message):
                         inbox.give_up([offset_of(message)])

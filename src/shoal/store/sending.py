@@ -324,10 +324,12 @@ class Sending:
         rows = request.data("rows") if request.has("rows") else b""
         new = 0
         if rows:
-            publisher, number, after = chain
+            publisher, number, _ = chain
             mark = self._mark(publisher, number)
+            # A chain has its next commit when the one before is answered, by a store that was restored since,
+            # perhaps: nothing is on the way that this one could overtake.
             _first, last, new, destinations = self._check(
-                session, rows, publisher, number, after, mark, COMMIT_BYTES_MAX
+                session, rows, publisher, number, mark, mark, COMMIT_BYTES_MAX
             )
             if not new:
                 raise RequestError("BAD_ROWS", f"messages up to {mark} of this chain are stored already")

@@ -246,8 +246,6 @@ class Worker(Client):
         super().begin()
         self._consumers = itertools.count(1)
         self.tx_number = 0
-        #: The last number that was committed, by chain.
-        self.committed: dict[int, int] = {}
         #: Transactions whose outcome is not known.
         self.pending: set[str] = set()
         self.held: list[Message] = []
@@ -392,7 +390,6 @@ class Worker(Client):
             self.pending.discard(id_)
             if error is None:
                 history.committed(id_)
-                self.committed[chain] = numbers[-1]
                 if inbox.lease == lease:
                     inbox.give_up([offset_of(message) for message in held if inbox.has_in_hand(message)])
             elif isinstance(error, StoreError):
@@ -407,7 +404,6 @@ class Worker(Client):
                 "id": id_,
                 "publisher": session.publisher,
                 "chain": chain,
-                "after": self.committed.get(chain, 0),
                 "rows": rows.encode(session.publisher, chain, records),
                 "topics": 1,
                 "acks": [[inbox.number, lease, runs_of(offsets)]],

@@ -154,3 +154,21 @@ def test_a_store_that_tells_nothing_is_not_copied_in_part(
         monkeypatch.setattr("shoal.store.role.write_status", lambda path, status: None)
         with pytest.raises(StoreError, match="has not written its status"):
             backup(tmp_path / "data", tmp_path / "copy")
+
+
+def test_a_program_that_lives_on_commits_to_the_restored_store(tmp_path: Path) -> None:
+    domain = f"inproc://restore-{next(_names)}"
+    with shoal.connect(domain) as program:
+        with shoal.connect(domain, store=tmp_path / "data"):
+            for number in range(4):
+                with program.transaction() as transaction:
+                    transaction.send("q", number)
+                if number == 0:
+                    backup(tmp_path / "data", tmp_path / "copy")
+        restore(tmp_path / "copy", tmp_path / "new")
+        with shoal.connect(domain, store=tmp_path / "new") as desk:
+            for number in range(2):
+                with program.transaction() as transaction:
+                    transaction.send("q", f"new {number}")
+            taken = [desk.queue("q").receive(10) for _ in range(3)]
+            assert [message and message.body for message in taken] == [0, "new 0", "new 1"]

@@ -25,7 +25,6 @@ def commit_of(
         "id": id,
         "publisher": client.publisher,
         "chain": chain,
-        "after": number - 1,
         "rows": rows.encode(client.publisher, chain, [(number, 1, result)]),
         "acks": [[tap.number, tap.lease, tap._runs(orders)]],
     }
