@@ -196,6 +196,7 @@ class Chain:
         """A new session begins: what is not stored is sent again."""
         for batch in self._flying:
             batch.repeated = True
+        self._unlive.repeat()
         self._unsent.extendleft(reversed(self._flying))
         self._flying.clear()
         self._after, self._holes_due, self._retry_at = self._mark, 0, None

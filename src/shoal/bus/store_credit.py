@@ -92,6 +92,10 @@ class StoredRows:
                     self._rows.append((number, row, repeated))
                     self.bytes += len(row)
 
+    def repeat(self) -> None:
+        """Mark all: the store may have published them, when it missed this client."""
+        self._rows = deque((number, row, True) for number, row, _ in self._rows)
+
     def publish(self) -> None:
         """Publish as many as live subscribers have room for."""
         while self._rows and self._publish is not None:

@@ -144,6 +144,28 @@ def test_rows_that_a_lost_session_sent_are_marked_because_the_store_may_have_pub
     assert marked == [True, False]
 
 
+def test_rows_that_were_stored_in_a_lost_session_and_wait_for_room_are_marked() -> None:
+    builder, room = RowsBuilder(7, 5), [1]
+    marked: list[bool] = []
+
+    def publish(rows: bytes, redelivered: bool) -> None:
+        if not room[0]:
+            raise FullError("no room")
+        room[0] -= 1
+        marked.append(redelivered)
+
+    chain = Chain(7, 5, builder.take, lambda: builder.waiting_bytes, publish=publish)
+    for number in range(3):
+        builder.add("t", number)
+    chain.poll_send()
+    chain.on_stored(3)
+    assert marked == [False]
+    chain.restart()
+    room[0] = 5
+    chain.handle_timeout(1.0)
+    assert marked == [False, True, True]
+
+
 # --- a connection ---
 
 
