@@ -24,7 +24,7 @@ SEEDS = {
     "fifty_routers": (),
     "fifty_routers_joined_by_tcp": (0,),
     "routers_joined_by_tcp": (*range(4), 6, 11, 12, 7033),
-    "routers_joined_by_anything": (*range(4), 12, 1046, 4039, 6096, 7107, 7125, 7281, 7289, 8358),
+    "routers_joined_by_anything": (*range(4), 12, 1046, 4039, 6096, 7107, 7125, 7281, 7289, 8358, 910082),
     "routers_on_shared_lans": (*range(4), 8169),
     "routers_in_any_graph": (*range(6), 67, 573, 692, 896, 1031),
     "short_publishers_beside_a_router_that_returns": (9, 27, 30, 44, 75),

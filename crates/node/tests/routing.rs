@@ -314,6 +314,29 @@ fn what_was_on_a_way_that_broke_is_said_again_on_the_other_and_nothing_comes_twi
 }
 
 #[test]
+fn what_a_router_read_before_it_activated_a_link_and_forwards_after_that_reaches_those_behind_it() {
+    // Routers 0 and 1 are joined; 2 is linked to both and reads, 3 publishes at 1.
+    let mut net = Net::new(4, &[0, 1]);
+    for (one, two) in [(0, 1), (0, 2), (1, 2), (1, 3)] {
+        net.join(one, two);
+    }
+    let (_, reader) = net.subscribe(2, "a", None);
+    net.run();
+    net.publish(3, "a", b"1");
+    net.part(0, 2);
+    // Router 1 hears that its own link is the only one left, and what is wanted there.
+    net.turn(0, 1);
+    net.turn(2, 1);
+    net.turn(2, 1);
+    net.feed(3, 1);
+    net.settle(1, 2);
+    net.hand_over(1, 3);
+    net.run();
+    assert_eq!(bodies(&read(&reader)), ["1"]);
+    assert_eq!(net.lost(2), []);
+}
+
+#[test]
 fn a_publisher_says_again_what_the_router_that_broke_did_not_pass_on() {
     // 2 is linked to both routers and publishes; 3 reads at 1.
     let mut net = Net::new(4, &[0, 1]);

@@ -20,7 +20,7 @@ use super::kept::{Keep, Kept};
 use super::link::{Link, Ring};
 use super::origins::Key;
 use super::outlet::Outlet;
-use super::passing::{Item, Outbound, PassedOn};
+use super::passing::{Chain, Item, Outbound, PassedOn};
 use super::send_error::SendError;
 use super::wake::Wake;
 
@@ -71,6 +71,10 @@ pub(super) struct State {
 /// What is passed on waits once so many bytes wait for a link. It is taken in small pieces, so that whoever sends it sees a router
 /// get on at least every half second, also where a slow path is behind it.
 const PASSED_BYTES_MAX: usize = 128 << 10;
+
+/// Bytes that may wait in a lane, for all links together, when something is replayed. However many links are activated, or members
+/// behind them change what they want, a replay takes no more memory.
+const REPLAYED_BYTES_MAX: usize = 16 << 20;
 
 /// Chains, by the number of their lane, and the buffers of all links.
 pub struct Chains {
@@ -269,14 +273,15 @@ impl Chains {
         bells.insert(link.id, Arc::downgrade(link));
     }
 
-    /// Passes on what came over a link, in the order it came; `bytes` is where its messages lie. Links that lag are not waited
-    /// for.
+    /// Forwards what came over a link, in the order it came; `bytes` is where its messages lie. Links that lag are not waited
+    /// for. `reroute` chooses the links of a message anew while the lane is locked, if what is wanted changed since they were chosen.
     pub(super) fn pass_on(
         &self,
         now: Time,
         (lane, from): (usize, LinkId),
         outbound: &Outbound,
         bytes: &[u8],
+        mut reroute: impl FnMut(&Chain, (u64, u64), &[u8]) -> Option<Vec<LinkId>>,
     ) -> PassedOn {
         let mut done = PassedOn::default();
         let Some(chain) = self.chains.get(lane) else { return done };
@@ -300,7 +305,8 @@ impl Chains {
                     if keeps {
                         state.kept.add(now, chain, (number, timestamp_us), &[record]);
                     }
-                    for &link in outbound.links(links) {
+                    let anew = reroute(chain, (number, timestamp_us), record);
+                    for &link in anew.as_deref().unwrap_or_else(|| outbound.links(links)) {
                         let Some(Some(outlet)) = state.outlets.get_mut(link) else { continue };
                         if (!outlet.has_room(record.len(), bytes_max)
                             && (record.len() > outlet.message_bytes_max || self.lags(link)))
@@ -469,8 +475,9 @@ impl Chains {
         !self.keeps.swap(true, Ordering::SeqCst)
     }
 
-    /// Nothing is published or passed on while `change` makes that a link gets something, and what it gets from then on follows
-    /// what is said again there: those messages of the last time that are `wanted`. Returns whether there are any.
+    /// Nothing is published or forwarded while `change` activates a link, or adds to what is wanted there. The link gets first what is
+    /// replayed: those messages of the last time that are `wanted`. Returns whether there are any. Once [`REPLAYED_BYTES_MAX`] wait in a
+    /// lane for all links together, a message is not replayed but reported there as lost; a reader that has it discards the report.
     pub(super) fn repeat(
         &self,
         now: Time,
@@ -484,11 +491,13 @@ impl Chains {
         let mut has_any = false;
         for (lane, state) in states.iter_mut().enumerate() {
             let State { outlets, kept, stamp, .. } = &mut **state;
+            let waiting: usize = outlets.iter().flatten().map(|outlet| outlet.bytes.len()).sum();
+            let room = REPLAYED_BYTES_MAX.saturating_sub(waiting);
             if let Some(outlet) = outlets.get_mut(link).and_then(Option::as_mut) {
                 let appended = outlet.appended;
                 // What was lost may have been for anybody.
                 let messages = kept.recent(now).filter(|kept| kept.lost > 0 || wanted(kept));
-                outlet.repeat(now, (lane as u32 + 1, *stamp), publisher, messages);
+                outlet.repeat(now, (lane as u32 + 1, *stamp), publisher, messages, room);
                 has_any |= outlet.appended > appended;
             }
         }

@@ -27,6 +27,7 @@ use self::staged::Staged;
 use self::stream::{Stream, turn_to, vacate};
 pub(super) use self::taking::Place;
 use self::taking::{Taking, Verdict};
+use super::Hub;
 use super::assembly::Assembly;
 use super::chain::{Chains, LinkId};
 use super::consumer::Source;
@@ -95,6 +96,14 @@ impl Inbox {
             place,
             passes,
             withheld: Withheld::default(),
+        }
+    }
+
+    /// What comes next is routed by what is wanted in this version.
+    #[inline]
+    pub fn set_version(&mut self, version: u64) {
+        if self.staged.outbound.is_empty() {
+            self.staged.outbound.version = version;
         }
     }
 
@@ -248,13 +257,13 @@ impl Inbox {
 
     /// Puts what goes on to other links into their buffers. Returns those that were given something, and how many bytes
     /// wait for each.
-    pub fn pass_on(&mut self, now: Time, chains: &Chains) -> Vec<(LinkId, usize)> {
+    pub fn pass_on(&mut self, now: Time, hub: &Hub) -> Vec<(LinkId, usize)> {
         let Some(Some(stream)) = self.current.and_then(|id| self.streams.get_mut(id)) else {
             self.staged.outbound.clear();
             return Vec::new();
         };
         let (bytes, from) = (stream.reader.kept_bytes(), (stream.lane, self.place.link));
-        let PassedOn { given, full, .. } = chains.pass_on(now, from, &self.staged.outbound, bytes);
+        let PassedOn { given, full, .. } = hub.forward(now, from, &self.staged.outbound, bytes);
         stream.full_links.extend(full);
         self.place.owe(now, self.staged.outbound.owed());
         self.staged.outbound.clear();

@@ -9,6 +9,7 @@
 //! | the first, a new millisecond, a new version of our interest | a mark: number, time and version      |
 //! | messages of another chain                                   | a mark behind those, and one for this |
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use foldhash::{HashMap, HashMapExt};
@@ -41,6 +42,15 @@ struct Passed {
     /// When it was used last, counted in runs, and when a message of it was appended last.
     used: u64,
     at: Time,
+}
+
+/// Messages of a chain that are not replayed for want of room: from the next number to the last, and when the first was published.
+struct Omitted {
+    chain: Chain,
+    timestamp_us: u64,
+    at: Time,
+    next: u64,
+    last: u64,
 }
 
 /// A link's buffer in a lane.
@@ -367,21 +377,29 @@ impl Outlet {
         self.append(record.len(), &[record]);
     }
 
-    /// Says again what may have been on a way that broke, our own messages under our publisher. What is not among it was not for
-    /// this link, or is not kept any more.
+    /// Replays what may have been on a path that broke, our own messages under our publisher. What is not among it was not for this
+    /// link, or is not kept any more. Beyond `room` bytes messages are reported as lost.
     pub fn repeat<'a>(
         &mut self,
         now: Time,
         (own, stamp): (u32, Stamp),
         publisher: u64,
         messages: impl Iterator<Item = Kept<'a>>,
+        room: usize,
     ) {
+        let full = self.appended + room as u64;
+        let mut omitted: BTreeMap<(u64, u32), Omitted> = BTreeMap::new();
         let mut reached: HashMap<(u64, u32), u64> = HashMap::new();
         // The chain, the timestamp that the last mark said, and when it was published.
         let mut current: Option<(Chain, u64, Time)> = None;
         for Kept { chain, number, timestamp_us, at, record, lost } in messages {
             let key = chain.key();
             let next = reached.get(&key).copied().unwrap_or(number);
+            if !omitted.is_empty() || self.appended + record.len() as u64 > full {
+                let first = Omitted { chain: *chain, timestamp_us, at, next, last: number };
+                omitted.entry(key).or_insert(first).last = number + lost.max(1) - 1;
+                continue;
+            }
             if number < next || self.reserve(record.len()).is_err() {
                 continue;
             }
@@ -407,6 +425,20 @@ impl Outlet {
             }
             reached.insert(key, number + lost.max(1));
             current = Some((*chain, timestamp_us, at));
+        }
+        for (key, Omitted { chain, timestamp_us, at, next, last }) in omitted {
+            match current {
+                None => self.close_run(own, stamp),
+                Some((before, before_us, before_at)) => {
+                    let next = reached.get(&before.key()).copied().unwrap_or_default();
+                    self.mark_again((now, before_at), &before, stamp, next, before_us);
+                }
+            }
+            self.mark_again((now, at), &chain, stamp, next, timestamp_us);
+            self.append_skip(SkipReason::Lost, next, last - next + 1);
+            self.losers.add(OTHER_END, if key.0 == publisher { (0, key.1) } else { key }, last);
+            reached.insert(key, last + 1);
+            current = Some((chain, timestamp_us, at));
         }
         let Some((last, last_us, last_at)) = current else { return };
         self.mark_again((now, last_at), &last, stamp, reached[&last.key()], last_us);

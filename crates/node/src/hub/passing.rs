@@ -55,6 +55,8 @@ pub(super) enum Item {
 #[derive(Debug, Default)]
 pub(super) struct Outbound {
     pub items: Vec<Item>,
+    /// The version of what is wanted by which the links were chosen.
+    pub version: u64,
     /// Sets of links, one after the other, and where each begins and ends.
     members: Vec<LinkId>,
     sets: Vec<(u32, u32)>,

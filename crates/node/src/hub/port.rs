@@ -154,6 +154,7 @@ impl Port {
             self.pass_on(now);
         }
         let hub = &self.hub;
+        self.inbox.set_version(hub.interest_version());
         let node = self.inbox.node(id);
         let unreadable = |why| hub.tell(HubEvent::Unreadable(node, why));
         self.inbox.feed(now, &mut hub.routes(), id, chunk, unreadable, told)
@@ -166,7 +167,7 @@ impl Port {
         if !self.inbox.has_outbound() {
             return;
         }
-        let given = self.inbox.pass_on(now, &self.hub.chains);
+        let given = self.inbox.pass_on(now, &self.hub);
         let lane = self.inbox.lane();
         let links = self.hub.routes().links_of(&given);
         for (link, waiting) in links {

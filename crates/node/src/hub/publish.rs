@@ -349,7 +349,7 @@ impl Publication<'_> {
 mod tests {
     use shoal_wire::{BodyKind, Destination, Outgoing, Topic};
 
-    use super::super::{Asleep, HubConfig};
+    use super::super::{Asleep, HubConfig, Silent, lock};
     use super::*;
 
     struct Noon;
@@ -364,31 +364,65 @@ mod tests {
         }
     }
 
-    #[test]
-    fn who_must_not_wait_does_not_wait_for_who_changes_what_is_wanted() {
+    fn hub() -> Arc<Hub> {
         let config = HubConfig {
             publisher: 7,
             node: 1,
-            lanes: 1,
+            lanes: 2,
             lane_bytes_max: 1 << 10,
             message_bytes_max: 1 << 10,
             assembly_bytes_max: 1 << 10,
             seed: 1,
         };
-        let hub = Hub::new(&config, Arc::new(Asleep));
+        Hub::new(&config, Arc::new(Asleep))
+    }
+
+    fn record() -> Vec<u8> {
         let mut record = Vec::new();
         let topic = Topic::new("prices").unwrap();
         Outgoing::new(Destination::topic(topic), BodyKind::Bytes, b"5").encode_into(&mut record).unwrap();
+        record
+    }
+
+    fn publication(record: &[u8]) -> Publication<'_> {
         let patience = Patience { when_full: WhenFull::Error, patience: Duration::ZERO, deadline: None };
-        let mut publication = Publication {
-            lane: 0,
-            parts: [&record, &[]],
+        Publication {
+            lane: 1,
+            parts: [record, &[]],
             expires: false,
             patience,
             caller: None,
             began: None,
             without: Vec::new(),
-        };
+        }
+    }
+
+    #[test]
+    fn a_plan_made_before_a_link_was_activated_is_outdated_once_the_lanes_are_free() {
+        let hub = hub();
+        let port = hub.attach("cable", true, Box::new(Silent));
+        let link = hub.routes().link(port.link()).unwrap().clone();
+        link.rests.store(true, Ordering::SeqCst);
+        let (plan, record) = (hub.plan(b"prices"), record());
+        // Activation waits for this once it let go of the lanes.
+        let held = lock(&hub.owed);
+        let activation = std::thread::spawn({
+            let (hub, link) = (hub.clone(), link.clone());
+            move || hub.take_up(Time::ZERO, &link)
+        });
+        while link.is_resting() {
+            std::thread::yield_now();
+        }
+        let attempt = hub.publish(&Noon, &plan, &mut publication(&record));
+        drop(held);
+        activation.join().unwrap();
+        assert_eq!(attempt, Attempt::Outdated, "else the link skips the message as unwanted");
+    }
+
+    #[test]
+    fn who_must_not_wait_does_not_wait_for_who_changes_what_is_wanted() {
+        let (hub, record) = (hub(), record());
+        let mut publication = publication(&record);
         let filtered = Plan { version: hub.interest_version(), asks: true, ..Plan::default() };
         let changing = hub.routes();
         let attempt = hub.try_publish(&Noon, &filtered, &mut publication, &mut Unrung::default());

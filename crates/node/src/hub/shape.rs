@@ -16,8 +16,10 @@ use super::chain::LinkId;
 use super::flush::{Asker, FlushId, Heard, Router, Saying};
 use super::link::{Link, Ring};
 use super::origins::Key;
+use super::passing::{Chain, Outbound, PassedOn};
 use super::routes::InterestId;
 use super::{Hub, lock};
+use crate::attributes::Origin;
 use crate::map::Map;
 use crate::switch::{Interest, Scope, Switch};
 
@@ -159,9 +161,39 @@ impl Hub {
         }
     }
 
+    /// Plans and routes made before do not count any more. Called while the lanes are locked, so that no message is published or
+    /// forwarded past a link that was just activated: that link would skip it as unwanted.
+    fn outdate_plans(&self) {
+        self.interest_version.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// Puts what came over a link into the buffers of others, by what is wanted at the moment when it goes there.
+    pub(super) fn forward(
+        &self,
+        now: Time,
+        (lane, from): (usize, LinkId),
+        outbound: &Outbound,
+        bytes: &[u8],
+    ) -> PassedOn {
+        self.chains.pass_on(now, (lane, from), outbound, bytes, |chain, (number, timestamp_us), record| {
+            if outbound.version == self.interest_version() {
+                return None;
+            }
+            let view = MessageView::parse(record).ok()?;
+            let &Chain { publisher, chain, again, .. } = chain;
+            let origin = Origin { publisher, chain, number, timestamp_us, ..Origin::default() };
+            let mut links = Vec::new();
+            self.routes().route_on(&view, &origin, (from, again), |_| (), &mut links, &mut Vec::new());
+            Some(links)
+        })
+    }
+
     /// Gives a link that rested what is published and passed on from now on, and first what may have been on a way that broke.
     pub(super) fn take_up(&self, now: Time, link: &Link) {
-        let begin = || link.rests.store(false, Ordering::SeqCst);
+        let begin = || {
+            link.rests.store(false, Ordering::SeqCst);
+            self.outdate_plans();
+        };
         self.chains.repeat(now, (link.id, self.publisher), begin, |kept| {
             let view = MessageView::parse(kept.record);
             view.is_ok_and(|view| self.routes().is_wanted_on(&view, &kept.origin(), link.id))
@@ -195,7 +227,10 @@ impl Hub {
             asked.insert(*id, interest.clone(), Scope::Elsewhere);
         }
         let mut is_first = false;
-        let change = || is_first = self.routes().change_interest(link.id, node, added, removed);
+        let change = || {
+            is_first = self.routes().change_interest(link.id, node, added, removed);
+            self.outdate_plans();
+        };
         let is_repeated = self.chains.repeat(now, (link.id, self.publisher), change, |kept| {
             let view = MessageView::parse(kept.record);
             let mut wanted = |view: &MessageView<'_>| {

@@ -166,6 +166,40 @@ impl Net {
         }
     }
 
+    /// An end of a cable has its turn, and acts on which links are used.
+    pub fn settle(&mut self, hub: usize, other: usize) {
+        let now = self.now;
+        self.end(hub, other).port.settle(now);
+    }
+
+    /// What waits at one hub for another is fed there, and not handed over yet.
+    pub fn feed(&mut self, hub: usize, to: usize) {
+        let now = self.now;
+        let mut bytes = Vec::new();
+        assert!(self.end(hub, to).port.take(LANE, &mut bytes));
+        let end = self.end(to, hub);
+        let chunk = Chunk { bytes: &bytes, fresh: false };
+        assert_eq!(end.port.feed(now, end.sources[LANE - 1], chunk, |_| ()), Fed::All);
+    }
+
+    /// What was fed is handed over.
+    pub fn hand_over(&mut self, hub: usize, from: usize) {
+        let now = self.now;
+        self.end(hub, from).port.hand_over(now);
+    }
+
+    /// One end of a cable has its turn, and gives the other what it has for it.
+    pub fn turn(&mut self, from: usize, to: usize) {
+        let now = self.now;
+        let cable = self.cable(from, to);
+        let forth = cable.ends[0].hub == from;
+        cable.turn(now, forth);
+    }
+
+    fn end(&mut self, hub: usize, other: usize) -> &mut End {
+        self.cable(hub, other).ends.iter_mut().find(|end| end.hub == hub).unwrap()
+    }
+
     /// A hub says goodbye over a cable, with its last numbers, and the cable is taken away.
     pub fn leave(&mut self, hub: usize, other: usize) {
         let (last, now) = (self.hubs[hub].chains().last_numbers(), self.now);
