@@ -823,10 +823,17 @@ class StoreChannel:
             line := self._log_limit.admit("unproven", notices.STORE_UNPROVEN(why=error, store=store))
         ) is not None:
             line.log(log)
+        if self._url is not None:
+            # There is no other store to wait for.
+            self._tell_waiting(error)
         self._ear.ring()
 
     def _on_refused(self, error: StoreError) -> None:
         self._open_at = time.monotonic() + OPEN_AGAIN_S
+        self._tell_waiting(error)
+
+    def _tell_waiting(self, error: StoreError) -> None:
+        """Callers that wait for a store get an error."""
         refused, self._waiting = self._waiting, []
         for waiting in refused:
             waiting.done(None, error)

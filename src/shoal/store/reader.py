@@ -167,7 +167,12 @@ class Reader:
         leases_after: int = 0,
         idle_since_s: float = 0.0,
         window: int = QUEUE_WINDOW,
+        is_new: bool = False,
     ) -> None:
+        """Read on where the log says, or from the beginning if it `is_new`.
+
+        The log may still know a former reader of the same key, which ends in the same turn.
+        """
         self.key = key
         #: The last lease before it began, or before a seek: reports about it are void.
         self.leases_after = leases_after
@@ -191,16 +196,16 @@ class Reader:
         self.measured_to = 0
         #: Before this time it is not measured again.
         self._measure_at_s = 0.0
-        found = log.get(f"given/{key}")
+        found = None if is_new else log.get(f"given/{key}")
         self.given = _OFFSET.unpack(found)[0] if found else 0
         #: Consumers of an earlier life of the store that did not say what they handed over.
-        self._absent = set(json.loads(log.get(f"takers/{key}") or b"[]"))
+        self._absent = set() if is_new else set(json.loads(log.get(f"takers/{key}") or b"[]"))
         #: Below, they may have handed messages over. What came later they cannot have.
         perhaps_below = min(self.given, log.end) if self._absent else 0
         is_queue = shape.queue is not None
         self.backlog = Backlog(
             log,
-            key,
+            "" if is_new else key,
             patterns=shape.patterns,
             selector=selector,
             unless=publishers,

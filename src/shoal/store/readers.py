@@ -105,7 +105,14 @@ class Readers:
             core.turn.put(note, None, with_rows=True)
 
     def _make(
-        self, key: str, shape: Shape, options: Options, publishers: list[int], leases_after: int
+        self,
+        key: str,
+        shape: Shape,
+        options: Options,
+        publishers: list[int],
+        leases_after: int,
+        *,
+        is_new: bool = False,
     ) -> Reader:
         selector = Selector(shape.selector).core if shape.selector else None
         core = self._core
@@ -120,6 +127,7 @@ class Readers:
             leases_after=leases_after,
             idle_since_s=core.now.mono_s,
             window=core.queue_window,
+            is_new=is_new,
         )
         self._readers[key] = reader
         self._routes.clear()
@@ -201,7 +209,7 @@ class Readers:
         for pattern in shape.patterns:
             # Raises what is wrong with it.
             match_topics([pattern], [])
-        reader = self._make(key, shape, options, [], self._core.lease)
+        reader = self._make(key, shape, options, [], self._core.lease, is_new=True)
         reader.begin(self._core, start)
         if start:
             # The log knows it only once the turn is appended.

@@ -56,13 +56,18 @@ def client(desk: Desk) -> Client:
         ({"time_us": 0}, [b"0", b"1", b"2", b"3", b"4"]),
     ],
 )
+@pytest.mark.parametrize("crashes", [False, True])
 def test_it_reads_on_there_also_after_a_crash(
-    desk: Desk, client: Client, place: dict[str, Any], expected: list[bytes]
+    desk: Desk, client: Client, place: dict[str, Any], expected: list[bytes], crashes: bool
 ) -> None:
+    tap = client.subscribe("t", **SUBSCRIPTION)
+    tap.ack(*tap.bodies())
+    tap.cancel()
     answer = client.ask("seek", name="s", **place)
     assert answer["from"] == 5 - len(expected)
-    desk.crash()
-    client = desk.client("a", client_id="me")
+    if crashes:
+        desk.crash()
+        client = desk.client("a", client_id="me")
     assert reads(client) == expected
     client.number = 5
     client.send("t", b"next")
