@@ -135,29 +135,39 @@ class Sending:
             raise RequestError("TOO_LONG", text, **more)
         if not new:
             return first, last, 0, []
-        if self._core.full is not None and not (live and self._credit.overdraw(session, len(rows))):
-            raise RequestError("FULL", self._core.full, **more)
+        lacking: RequestError | None = None
+        if self._core.full is not None:
+            lacking = RequestError("FULL", self._core.full, **more)
+            if not live:
+                raise lacking
         for destination, _, size in destinations:
             try:
-                self._admit(session, destination, size, live)
+                found = self._admit(destination, size, live)
             except RequestError as error:
-                raise RequestError(
-                    error.code, error.text, **{**more, "destination": destination, **error.more}
-                ) from None
+                raise _about(error, destination, more) from None
+            if found is not None and lacking is None:
+                lacking = _about(found, destination, more)
         try:
             self._values.check(rows, mark)
         except RequestError as error:
             raise RequestError(error.code, error.text, **more) from None
+        # Once, however much lacks room, and only for what is taken.
+        if lacking is not None and not self._credit.overdraw(session, sum(size for *_, size in destinations)):
+            raise lacking
         return first, last, new, destinations
 
-    def _admit(self, session: Session, destination: str, size: int, live: bool) -> None:
+    def _admit(self, destination: str, size: int, live: bool) -> RequestError | None:
+        """Take room, or refuse; why there is none for rows that are `live`."""
         self.check_destination(destination)
+        lacking: RequestError | None = None
         for reader in self._readers.wanting(destination):
             try:
                 self._admit_for(reader, size)
-            except RequestError:
-                if not live or not self._credit.overdraw(session, size):
+            except RequestError as error:
+                if not live:
                     raise
+                lacking = lacking or error
+        return lacking
 
     def check_destination(self, destination: str) -> None:
         """Refuse what no client may send here; a queue comes into being."""
@@ -372,6 +382,11 @@ class Sending:
             text = f"consumer {own} does not have all it acknowledges: nothing was committed"
             raise RequestError("LEASE", text)
         return reader, consumer, runs
+
+
+def _about(error: RequestError, destination: str, more: Mapping[str, Any]) -> RequestError:
+    """A refusal of rows, which names the destination that it is about."""
+    return RequestError(error.code, error.text, **{**more, "destination": destination, **error.more})
 
 
 def _uncount(reader: Reader, messages: int, size: int) -> Any:

@@ -7,6 +7,7 @@ from desk import Client, Desk
 
 from shoal.bus.store_protocol import CREDIT_BYTES
 from shoal.store import credit
+from shoal.testing import rows
 
 UNLIMITED = {"credit": CREDIT_BYTES, "limited": []}
 
@@ -20,9 +21,11 @@ def told(client: Client) -> list[dict[str, Any]]:
     ]
 
 
-def limits(client: Client, **more: Any) -> None:
+def limits(client: Client, number: int = 0, **more: Any) -> None:
     """A subscription to `t` that refuses when it has 300 bytes."""
-    client.subscribe("t", name="s", shared=True, durable=True, backlog_max_bytes=300, messages=0, **more)
+    client.subscribe(
+        "t", name=f"s{number or ''}", shared=True, durable=True, backlog_max_bytes=300, messages=0, **more
+    )
 
 
 def outcomes(client: Client) -> list[str]:
@@ -100,3 +103,33 @@ def test_between_two_changes_no_more_is_overdrawn_than_the_credit_was(
     client.send("t", bytes(300), live=True)
     desk.run()
     assert outcomes(client)[4:] == ["stored"]
+
+
+def test_an_overdraft_is_charged_once_however_many_subscriptions_are_full(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(credit, "CREDIT_BYTES", 4000)
+    desk = Desk()
+    client = desk.client("one")
+    for number in range(4):
+        limits(desk.client(f"reader-{number}"), number=number)
+    desk.machine.set_space("the disk is full", "the disk is full")
+    desk.run()
+    for _ in range(10):
+        client.send("t", bytes(300), live=True)
+    assert outcomes(client) == ["stored"] * 10
+
+
+def test_what_is_refused_is_not_charged(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(credit, "CREDIT_BYTES", 400)
+    desk = Desk()
+    client = desk.client("one")
+    limits(client)
+    client.send("t", bytes(250))
+    message = (client.number + 1, desk.now.wall_us, rows.record("t", bytes(250)))
+    reserved = (client.number + 2, desk.now.wall_us, rows.record("_x", b""))
+    content = rows.encode(client.publisher, 5, [message, reserved])
+    for _ in range(2):
+        client.tell("send", publisher=client.publisher, chain=5, after=1, rows=content, live=True)
+    client.send("t", bytes(250), live=True)
+    assert outcomes(client) == ["stored", "BAD_REQUEST", "BAD_REQUEST", "stored"]
