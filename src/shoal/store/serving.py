@@ -244,9 +244,11 @@ class Serving:
 
     def _turn(self) -> bool:
         """Take what came, make it durable, answer; whether there is more to give out at once."""
+        # While requests wait here, others wait in the doors, whose bound holds their clients back.
+        is_behind = bool(self._waiting)
         for door in self._doors:
-            for message in door.take():
-                self._waiting.append((door, message))
+            if not is_behind:
+                self._waiting += [(door, message) for message in door.take()]
             door.retry()
         with self._lock:
             at = self._now()
@@ -274,7 +276,7 @@ class Serving:
                 self._publishing.publish_again(publisher)
             if has_committed:
                 self._publishing.wake()
-        return more
+        return more or is_behind
 
     def _answer_fetches(self) -> None:
         if self._answers is None and self._may_answer and len(self.machine.values):

@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 
 import shoal
+from shoal._core import Log, Message
 from shoal.errors import FullError
 from shoal.store import serving
-from shoal.store.serving import Door
+from shoal.store.machine import Identity
+from shoal.store.serving import Door, Serving
 
 
 class StuckBus:
@@ -55,6 +57,37 @@ def test_a_client_for_which_too_much_waits_is_told_nothing_of_it(door: Door, bus
     bus.is_stuck = False
     door.retry()
     assert bus.sent == [5], "its end is what it hears next"
+
+
+class BusyDoor:
+    """A door with more long requests whenever it is asked."""
+
+    via, links, is_stuck = "inside", None, False
+
+    def take(self) -> list[Message]:
+        request = {"op": "ping", "session": "s", "n": 0, "rows": bytes(400_000)}
+        return [Message("t", request) for _ in range(10)]
+
+    def retry(self) -> None:
+        pass
+
+    def send(self, session: str, body: dict[str, Any]) -> bool:
+        return True
+
+
+def test_requests_wait_in_the_doors_while_the_store_is_behind() -> None:
+    log = Log.in_memory(store_id=1, incarnation=bytes(16), bytes_max=1 << 26)
+    with shoal.connect(f"inproc://{secrets.token_hex(8)}") as bus:
+        serves = Serving(log, bus, Identity(name="s", run="r"), endpoint=None, failed=lambda error: None)
+        doors, serves._doors = serves._doors, [BusyDoor()]  # type: ignore[list-item]
+        for _ in range(20):
+            was_behind = bool(serves._waiting)
+            more = serves._turn()
+            assert len(serves._waiting) <= 10
+            assert more or not was_behind, "the doors are asked again without another ring"
+        serves._doors = doors
+        serves.close(failed=True)
+    log.close()
 
 
 def test_a_delay_ends_in_time_though_the_clock_is_set_back(
