@@ -119,7 +119,7 @@ def test_nobody_has_to_confirm(start: Start, tmp_path: Path) -> None:
     path = make_file(tmp_path / "file", 1000, seed=5)
     status, output, errors = finish(start("send", path))
     assert (status, output) == (0, f"sent {path} 1000 bytes\n")
-    assert errors.startswith(f"shoal norm send: nobody on {GROUP} port ")
+    assert errors.startswith(f"shoal norm send: no receiver answered on {GROUP} port ")
     assert errors.count("\n") == 1
 
 

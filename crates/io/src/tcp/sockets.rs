@@ -484,7 +484,7 @@ impl TcpSockets {
             Ok(address) if socket.local_addr().is_ok_and(|local| local == address) => {
                 // Otherwise the port would be taken for a minute.
                 let _ = SockRef::from(&socket).set_linger(Some(Duration::ZERO));
-                return links.handle_unreachable(id, "nobody listens there: it connected to itself");
+                return links.handle_unreachable(id, "no program listens there: it connected to itself");
             }
             Ok(address) => address,
             Err(error) => return links.handle_unreachable(id, &error.to_string()),
