@@ -113,11 +113,6 @@ class Directory:
         """Daemons of all domains."""
         return sum(len(entries) for entries in self._domains.values())
 
-    @property
-    def domains(self) -> list[str]:
-        """Domains that have daemons."""
-        return [domain for domain, entries in self._domains.items() if entries]
-
     def is_settling(self, now: float) -> bool:
         """Whether the registry is so young that daemons may be missing from its list."""
         return now < self._began + SETTLING_S
@@ -181,12 +176,6 @@ class Directory:
                 self._touch(domain)
                 changed.append(domain)
         return changed
-
-    def next_expiry(self) -> float | None:
-        """When the next lease runs out."""
-        return min(
-            (entry.until for entries in self._domains.values() for entry in entries.values()), default=None
-        )
 
     def due_stamps(self, now: float) -> list[tuple[str, tuple[str, int], Entry]]:
         """Domain, address and daemon of each datagram to send now. Unproven addresses get one a minute."""
