@@ -43,13 +43,13 @@ fn lower(expression: Expression, negated: bool) -> Condition {
             join(sides, outside == negated)
         }
         Expression::In { negated: outside, identifier, values } => {
-            let name: Arc<str> = identifier.into();
-            let found = one_of(name.clone(), values.into_iter().map(Arc::from).collect(), outside != negated);
-            // NOT IN is false of what is no string, as NOT BETWEEN is of what is no number.
-            if outside { join([found, is_text(name, negated)], !negated) } else { found }
+            let (name, negated) = (Arc::<str>::from(identifier), outside != negated);
+            let found = one_of(name.clone(), values.into_iter().map(Arc::from).collect(), negated);
+            of_text(name, found, negated)
         }
         Expression::Like { negated: outside, identifier, pattern } => {
-            like(identifier.into(), pattern, outside != negated)
+            let (name, negated) = (Arc::<str>::from(identifier), outside != negated);
+            of_text(name.clone(), like(name, pattern, negated), negated)
         }
         Expression::IsNull { negated: outside, identifier } => {
             leaf(Predicate::IsNull { name: identifier.into() }, outside != negated)
@@ -161,9 +161,14 @@ pub(crate) fn one_of(name: Arc<str>, mut values: Vec<Arc<str>>, negated: bool) -
     leaf(Predicate::In { name, values }, negated)
 }
 
-/// Whether an attribute is a string at all.
-fn is_text(name: Arc<str>, negated: bool) -> Condition {
-    leaf(Predicate::Like { name, pattern: Pattern::anything() }, negated)
+/// `IN` and `LIKE` of an attribute that is no string are unknown, and so are their negations: neither selects a message.
+/// Negations are at the leaves, where unknown is as good as false. So a negated one asks for a string as well.
+fn of_text(name: Arc<str>, found: Condition, negated: bool) -> Condition {
+    if !negated {
+        return found;
+    }
+    let is_text = leaf(Predicate::Like { name, pattern: Pattern::anything() }, false);
+    join([found, is_text], true)
 }
 
 /// `name [NOT] LIKE pattern`; without a wildcard that is an equality.

@@ -3,6 +3,7 @@
 use std::fmt::{self, Display, Formatter};
 
 use crate::condition::{Condition, Leaf, Literal, Operand, Predicate};
+use crate::like::Pattern;
 use crate::number::{ArithmeticOp, Number};
 
 impl Display for Condition {
@@ -10,21 +11,85 @@ impl Display for Condition {
         match self {
             Self::Constant(value) => write_bool(f, *value),
             Self::Leaf(leaf) => leaf.fmt(f),
-            Self::All(parts) => write_joined(f, parts, " AND "),
-            Self::Any(parts) => write_joined(f, parts, " OR "),
+            Self::All(parts) => write_all(f, parts),
+            Self::Any(parts) => write_any(f, parts),
         }
     }
 }
 
-fn write_joined(f: &mut Formatter<'_>, parts: &[Condition], operator: &str) -> fmt::Result {
+fn write_any(f: &mut Formatter<'_>, parts: &[Condition]) -> fmt::Result {
     for (index, part) in parts.iter().enumerate() {
-        if index > 0 {
-            f.write_str(operator)?;
-        }
-        // AND binds tighter than OR; an AND inside an OR needs no parentheses.
-        if matches!(part, Condition::Any(_)) { write!(f, "({part})")? } else { part.fmt(f)? }
+        // AND binds tighter than OR: it needs no parentheses.
+        write!(f, "{}{part}", if index > 0 { " OR " } else { "" })?;
     }
     Ok(())
+}
+
+/// `name NOT IN (…)` and `name NOT LIKE …` say also that the name is a string. The sign of that is among the parts.
+fn write_all(f: &mut Formatter<'_>, parts: &[Condition]) -> fmt::Result {
+    let is_denied = |part: &Condition, name: &str| match part {
+        Condition::Leaf(Leaf { predicate, negated: true }) => of_text(predicate) == Some(name),
+        _ => false,
+    };
+    let mut separator = "";
+    for part in parts {
+        if let Some(name) = part.text_name()
+            && parts.iter().any(|other| is_denied(other, name))
+        {
+            continue;
+        }
+        f.write_str(separator)?;
+        separator = " AND ";
+        match part {
+            Condition::Leaf(Leaf { predicate, negated: true })
+                if of_text(predicate)
+                    .is_some_and(|name| parts.iter().any(|other| other.text_name() == Some(name))) =>
+            {
+                write_of_text(f, predicate, "NOT ")?;
+            }
+            // AND binds tighter than OR.
+            Condition::Any(_) => write!(f, "({part})")?,
+            part => part.fmt(f)?,
+        }
+    }
+    Ok(())
+}
+
+/// The name that `IN` or `LIKE` asks for.
+fn of_text(predicate: &Predicate) -> Option<&str> {
+    match predicate {
+        Predicate::In { name, .. } | Predicate::Like { name, .. } => Some(name),
+        _ => None,
+    }
+}
+
+impl Condition {
+    /// The name of which this says that it is a string.
+    fn text_name(&self) -> Option<&str> {
+        match self {
+            Self::Leaf(Leaf { predicate: Predicate::Like { name, pattern }, negated: false })
+                if *pattern == Pattern::anything() =>
+            {
+                Some(name)
+            }
+            _ => None,
+        }
+    }
+}
+
+fn write_of_text(f: &mut Formatter<'_>, predicate: &Predicate, not: &str) -> fmt::Result {
+    match predicate {
+        Predicate::In { name, values } => {
+            write!(f, "{name} {not}IN (")?;
+            for (index, value) in values.iter().enumerate() {
+                f.write_str(if index > 0 { ", " } else { "" })?;
+                write_text(f, value)?;
+            }
+            f.write_str(")")
+        }
+        Predicate::Like { name, pattern } => write!(f, "{name} {not}LIKE {pattern}"),
+        _ => Ok(()),
+    }
 }
 
 fn write_bool(f: &mut Formatter<'_>, value: bool) -> fmt::Result {
@@ -41,16 +106,13 @@ impl Display for Leaf {
             Predicate::Compare { name, op, literal } => {
                 write!(f, "{not}{name} {} {literal}", op.symbol())
             }
-            Predicate::In { name, values } => {
-                // `x NOT IN` would also say that x is a string.
-                write!(f, "{not}{name} IN (")?;
-                for (index, value) in values.iter().enumerate() {
-                    f.write_str(if index > 0 { ", " } else { "" })?;
-                    write_text(f, value)?;
-                }
-                f.write_str(")")
+            // `x NOT IN` would also say that x is a string.
+            Predicate::In { .. } | Predicate::Like { .. } if self.negated => {
+                f.write_str("(")?;
+                write_of_text(f, &self.predicate, "")?;
+                f.write_str(") = FALSE")
             }
-            Predicate::Like { name, pattern } => write!(f, "{name} {not}LIKE {pattern}"),
+            predicate @ (Predicate::In { .. } | Predicate::Like { .. }) => write_of_text(f, predicate, ""),
             Predicate::IsNull { name } => write!(f, "{name} IS {not}NULL"),
             Predicate::Relation { left, op, right } => {
                 write!(f, "{not}{} {} {}", Nested(left, SUM), op.symbol(), Nested(right, SUM))

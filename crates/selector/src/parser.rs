@@ -14,7 +14,7 @@ use crate::number::ArithmeticOp;
 pub const SELECTOR_BYTES_MAX: usize = 64 * 1024;
 /// How deeply parentheses, signs, `NOT` and chains of operators may nest.
 pub const NESTING_MAX: usize = 200;
-/// What `BETWEEN` and `NOT IN` add to the nesting when they are written as two conditions.
+/// What `BETWEEN`, `IN` and `LIKE` add to the nesting when they are written as two conditions.
 const TWOFOLD_LEVELS: usize = 3;
 
 /// Precedence levels, loosest first.
@@ -300,12 +300,13 @@ impl Parser<'_> {
         } else if self.take_keyword(Keyword::In) {
             let identifier = self.bare_identifier(&left, "IN")?;
             let values = self.text_list()?;
-            let below = left.height + if negated { TWOFOLD_LEVELS } else { 0 };
+            let below = left.height + TWOFOLD_LEVELS;
             self.parsed(Expression::In { negated, identifier, values }, left.start, below)
         } else if self.take_keyword(Keyword::Like) {
             let identifier = self.bare_identifier(&left, "LIKE")?;
             let pattern = self.pattern()?;
-            self.parsed(Expression::Like { negated, identifier, pattern }, left.start, left.height)
+            let below = left.height + TWOFOLD_LEVELS;
+            self.parsed(Expression::Like { negated, identifier, pattern }, left.start, below)
         } else {
             Err(self.unexpected("BETWEEN, IN or LIKE after NOT"))
         }

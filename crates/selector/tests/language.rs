@@ -308,19 +308,28 @@ mod membership {
     #[test]
     fn in_means_its_equalities() {
         assert_eq!(canonical("c IN ('b', 'a', 'b')"), canonical("c = 'a' OR 'b' = c"));
-        assert_eq!(canonical("NOT c IN ('b', 'a')"), canonical("NOT c = 'a' AND NOT c = 'b'"));
-        assert!(matches("NOT c IN ('a')", &[("c", Value::Int(1))]), "NOT of an equality between types");
+        assert_eq!(canonical("NOT c IN ('b', 'a')"), canonical("c NOT IN ('a', 'b')"));
+        assert!(matches("NOT c = 'a'", &[("c", Value::Int(1))]), "NOT of an equality between types");
     }
 
     #[test]
-    fn in_and_not_in_of_what_is_no_string_are_false() {
+    fn in_and_like_of_what_is_no_string_select_nothing_and_so_do_their_negations() {
         for value in [Value::Int(1), Value::Long(1), Value::Double(1.0), Value::Bool(true)] {
             let message = [("c", value)];
             assert!(!matches("c IN ('a', 'b')", &message) && !matches("c NOT IN ('a', 'b')", &message));
             assert!(!matches("c IN ('1')", &message) && !matches("c NOT IN ('1')", &message));
-            assert!(matches("NOT c NOT IN ('a', 'b')", &message), "as NOT of any false condition");
+            assert!(
+                !matches("NOT c IN ('a', 'b')", &message) && !matches("NOT c NOT IN ('a', 'b')", &message)
+            );
+            assert!(!matches("c LIKE '1%'", &message) && !matches("c NOT LIKE '1%'", &message));
+            assert!(!matches("NOT c LIKE '1'", &message) && !matches("NOT c NOT LIKE '1'", &message));
         }
-        assert_eq!(canonical("c NOT IN ('b', 'a')"), "NOT c IN ('a', 'b') AND c LIKE '%'");
+        assert_eq!(canonical("c NOT IN ('b', 'a')"), "c NOT IN ('a', 'b')");
+        assert_eq!(canonical("NOT c LIKE 'a%'"), "c NOT LIKE 'a%'");
+        assert_eq!(
+            canonical("NOT c = 'a' AND c <> 'b' AND NOT c = 'd'"),
+            canonical("(c IN ('a', 'd')) = FALSE AND c <> 'b'")
+        );
     }
 
     #[test]

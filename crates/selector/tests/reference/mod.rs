@@ -198,6 +198,28 @@ impl Tree {
 
     /// The value as a condition.
     pub fn truth(&self, message: &Message) -> Option<bool> {
+        self.denied(message, false)
+    }
+
+    /// The value, or that of its negation. `IN` and `LIKE` of what is no string are false, and so are their negations.
+    fn denied(&self, message: &Message, negated: bool) -> Option<bool> {
+        match self {
+            Tree::In(_, name, _) | Tree::Like(_, name, _)
+                if !matches!(lookup(message, name), Result::Null | Result::Text(_)) =>
+            {
+                Some(false)
+            }
+            Tree::Not(a) => a.denied(message, !negated),
+            Tree::And(a, b) if negated => or(a.denied(message, true), b.denied(message, true)),
+            Tree::Or(a, b) if negated => and(a.denied(message, true), b.denied(message, true)),
+            Tree::And(a, b) => and(a.truth(message), b.truth(message)),
+            Tree::Or(a, b) => or(a.truth(message), b.truth(message)),
+            leaf if negated => not(leaf.leaf_truth(message)),
+            leaf => leaf.leaf_truth(message),
+        }
+    }
+
+    fn leaf_truth(&self, message: &Message) -> Option<bool> {
         match self {
             Tree::Bool(value) => Some(*value),
             // A name alone asks whether it is TRUE.
@@ -215,11 +237,7 @@ impl Tree {
                 let x = lookup(message, name);
                 let equalities = values.iter().map(|value| compare("=", x, Result::Text(value)));
                 let found = equalities.reduce(or).unwrap_or(Some(false));
-                let is_text = match x {
-                    Result::Null => None,
-                    x => Some(matches!(x, Result::Text(_))),
-                };
-                if *negated { and(not(found), is_text) } else { found }
+                if *negated { not(found) } else { found }
             }
             Tree::Like(negated, name, pattern) => {
                 let fits = match lookup(message, name) {
@@ -234,9 +252,6 @@ impl Tree {
                 if *negated { not(fits) } else { fits }
             }
             Tree::IsNull(negated, name) => Some(matches!(lookup(message, name), Result::Null) != *negated),
-            Tree::Not(a) => not(a.truth(message)),
-            Tree::And(a, b) => and(a.truth(message), b.truth(message)),
-            Tree::Or(a, b) => or(a.truth(message), b.truth(message)),
             _ => unreachable!("not a condition: {self:?}"),
         }
     }
