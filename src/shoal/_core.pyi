@@ -767,11 +767,13 @@ class Log:
         """Append all of a turn in one frame, and empty it: first offset, end. Durable after `sync`."""
     def chain(self, publisher: int, chain: int) -> int:
         """The highest number that is stored of a publisher's chain; 0 if none is."""
+    def chain_owner(self, publisher: int, chain: int) -> int:
+        """A hash of what the publisher of a chain alone knows; 0 if the chain has no owner."""
     def readers(self, prefix: str) -> list[tuple[str, int, int, tuple[int, int], tuple[int, int], int]]:
         """Readers whose name begins so.
 
-        Name, first offset not done, runs, messages and bytes that came, that are done, messages delivered
-        before.
+        Name, first offset not done, runs, messages and bytes that came, that are done, runs of messages
+        delivered before.
         """
     @property
     def is_settled(self) -> bool:
@@ -987,7 +989,9 @@ class Turn:
         """
     def push_heard(self, rows: bytes, without: Sequence[str]) -> None:
         """Take rows over that a store heard, but for those to some destinations."""
-    def chain(self, publisher: int, chain: int, number: int, stored_us: int, kept: bool) -> None:
+    def chain(
+        self, publisher: int, chain: int, number: int, stored_us: int, kept: bool, owner: int = 0
+    ) -> None:
         """A chain is stored up to this number, with the rows. One that is kept is never forgotten."""
     def came(self, reader: str, messages: int, bytes: int) -> None:
         """So many messages and bytes of the rows are for a reader."""
@@ -1001,8 +1005,8 @@ class Turn:
         with_rows: bool = False,
     ) -> None:
         """A reader is done with these runs, each from the first up to before the second."""
-    def delivered(self, reader: str, offset: int, count: int, due_us: int) -> None:
-        """A message was given out so often, and is not again before a time."""
+    def delivered(self, reader: str, first: int, end: int, count: int, due_us: int) -> None:
+        """Messages from an offset up to before another were given out, and are not again before a time."""
     def forget(self, reader: str) -> None:
         """Nothing is known of a reader any more."""
     def put(self, key: str, value: bytes | None, *, with_rows: bool = False) -> None:
@@ -1102,6 +1106,8 @@ class Backlog:
         self, consumer: int, runs: Sequence[tuple[int, int]], seen: bool, due_us: int, now_us: int
     ) -> list[tuple[int, int]]:
         """A consumer gives back what it has of these runs: offset and deliveries of what it has seen."""
+    def runs_of(self, counted: Sequence[tuple[int, int]]) -> list[tuple[int, int, int]]:
+        """Messages, each with how often it was given out, as runs: first, end, how often."""
     def finish(self, offsets: Sequence[int]) -> tuple[list[tuple[int, int]], int, int]:
         """These are done, whoever has them: runs done now, messages, bytes."""
     def wake(self, now_us: int) -> list[int]:

@@ -7,7 +7,7 @@ use crate::state::Change;
 /// Chains that are remembered at the most, besides those that are kept for ever. Beyond, those that are silent for longest
 /// are forgotten, a quarter of them at once.
 pub const CHAINS_MAX: usize = 50_000;
-const CHAIN_BYTES: usize = 30;
+const CHAIN_BYTES: usize = 38;
 
 /// How far one chain is stored.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -18,6 +18,8 @@ pub struct Chain {
     pub stored_us: u64,
     /// An outbox sends it, which may be silent for years.
     pub kept: bool,
+    /// A hash of what its publisher alone knows; 0 if the publisher gave nothing.
+    pub owner: u64,
 }
 
 /// All of them, by publisher and chain.
@@ -37,12 +39,15 @@ impl Chains {
         self.chains.len()
     }
 
-    /// A chain never goes back, and what is kept once is kept.
+    /// A chain never goes back, what is kept once is kept, and its first owner stays.
     pub(crate) fn raise(&mut self, publisher: u64, chain: u32, reached: Chain) {
         let known = self.chains.entry((publisher, chain)).or_insert(reached);
         known.number = known.number.max(reached.number);
         known.stored_us = known.stored_us.max(reached.stored_us);
         known.kept |= reached.kept;
+        if known.owner == 0 {
+            known.owner = reached.owner;
+        }
         self.trim(CHAINS_MAX);
     }
 
@@ -84,7 +89,7 @@ mod tests {
         for publisher in 0..8 {
             chains.chains.insert(
                 (publisher, 5),
-                Chain { number: 1, stored_us: 100 - publisher, kept: publisher == 7 },
+                Chain { number: 1, stored_us: 100 - publisher, kept: publisher == 7, owner: 0 },
             );
         }
         chains.trim(6);
@@ -95,9 +100,10 @@ mod tests {
     #[test]
     fn a_chain_never_goes_back() {
         let mut chains = Chains::default();
-        chains.raise(1, 5, Chain { number: 9, stored_us: 1, kept: true });
-        chains.raise(1, 5, Chain { number: 3, stored_us: 2, kept: false });
-        assert_eq!(chains.get(1, 5), Some(Chain { number: 9, stored_us: 2, kept: true }));
+        chains.raise(1, 5, Chain { number: 9, stored_us: 1, kept: true, owner: 0 });
+        chains.raise(1, 5, Chain { number: 3, stored_us: 2, kept: false, owner: 7 });
+        chains.raise(1, 5, Chain { number: 3, stored_us: 2, kept: false, owner: 8 });
+        assert_eq!(chains.get(1, 5), Some(Chain { number: 9, stored_us: 2, kept: true, owner: 7 }));
         assert_eq!(chains.get(1, 6), None);
     }
 }

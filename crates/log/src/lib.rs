@@ -20,6 +20,7 @@ mod cache;
 mod chains;
 mod commit;
 mod cursor;
+mod deliveries;
 mod disk;
 mod error;
 mod filter;
@@ -53,6 +54,7 @@ pub use backlog::{Backlog, BacklogOptions, Counts, Facts, Finished, GROUP_BUCKET
 pub use cache::Cache;
 pub use chains::{CHAINS_MAX, Chain, Chains};
 pub use cursor::{Cursor, GapRow, Query, Snapshot};
+pub use deliveries::{Deliveries, Delivery};
 pub use disk::Disk;
 pub use error::LogError;
 pub use filter::{FILTER_TOPICS_MAX, Filter};

@@ -335,8 +335,9 @@ impl<D: Disk> Log<D> {
             change.check()?;
             change.write(&mut payload);
         }
-        if changes.iter().any(|change| matches!(change, Change::Put(..))) {
-            self.check_state_room(payload.len())?;
+        let growth: usize = changes.iter().map(|change| self.growth(change)).sum();
+        if growth > 0 {
+            self.check_state_room(growth)?;
         }
         self.add(Kind::Change, &[&payload], Class::State, now_us)?;
         for change in changes {
@@ -517,12 +518,14 @@ impl<D: Disk> Log<D> {
         }
     }
 
-    /// Begins a segment that has room for so many bytes more than its own first frames.
+    /// Begins a segment that has room for so many bytes more than its own first frames, and as much room behind these as
+    /// they take: a long state does not begin a segment with each message.
     pub(crate) fn roll(&mut self, class: Class, bytes: u64) -> Result<(), LogError> {
         let mut checkpoint = Vec::new();
         self.state.checkpoint().iter().for_each(|change| change.write(&mut checkpoint));
         let previous_end = self.active.as_ref().map_or(0, |active| active.position);
-        let wanted = frame_bytes(INFO_BYTES) + frame_bytes(checkpoint.len()) + bytes;
+        let wanted =
+            frame_bytes(INFO_BYTES) + frame_bytes(checkpoint.len()) + bytes.max(checkpoint.len() as u64);
         let spare = self.spares.take(class, wanted)?;
         let info = SegmentInfo {
             incarnation: self.incarnation,
@@ -566,6 +569,23 @@ impl<D: Disk> Log<D> {
         self.write_frame(Kind::Segment, &[&info], info.len() as u32)?;
         self.write_frame(Kind::Checkpoint, &[&checkpoint], checkpoint.len() as u32)?;
         Ok(())
+    }
+
+    /// Bytes that the state grows by with a value. One that replaces another that is no shorter needs no room: a store that
+    /// has none left still starts.
+    fn growth(&self, change: &Change) -> usize {
+        match change {
+            Change::Put(key, value) => match self.state.value(key) {
+                Some(old) => value.len().saturating_sub(old.len()),
+                None => key.len() + value.len() + 16,
+            },
+            _ => 0,
+        }
+    }
+
+    /// Keeps deliveries, which grow with messages, within a part of the state's bound.
+    pub(crate) fn bound_deliveries(&mut self) {
+        self.state.bound_deliveries(self.options.state_bytes_max / 4);
     }
 
     fn check_state_room(&self, bytes: usize) -> Result<(), LogError> {

@@ -2,9 +2,11 @@
 //! messages were given out before. Everything else of a reader is made from this and from the log.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use shoal_norm::Runs;
 
+use crate::deliveries::{Deliveries, Delivery};
 use crate::state::Change;
 
 /// One reader.
@@ -13,7 +15,7 @@ pub struct Reader {
     /// Offsets that are acknowledged, or are of no concern to it.
     pub done: Runs,
     /// How often messages that are not done were given out, and when again at the earliest.
-    pub delivered: BTreeMap<u64, (u32, u64)>,
+    pub delivered: Deliveries,
     /// Messages and bytes that came.
     pub came: (u64, u64),
     /// Messages and bytes that are done.
@@ -31,6 +33,13 @@ impl Reader {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Readers {
     readers: BTreeMap<String, Reader>,
+    /// Bytes of all deliveries in a checkpoint.
+    delivered_bytes: usize,
+}
+
+/// Bytes of a run of deliveries in a checkpoint.
+fn delivery_bytes(name: &str) -> usize {
+    name.len() + 31
 }
 
 impl Readers {
@@ -52,15 +61,9 @@ impl Readers {
         let reader = self.reader(name);
         for &(first, end) in runs {
             reader.done.insert(first..end);
-            if !reader.delivered.is_empty() {
-                let gone: Vec<u64> =
-                    reader.delivered.range(first..end.max(first)).map(|(at, _)| *at).collect();
-                for offset in gone {
-                    reader.delivered.remove(&offset);
-                }
-            }
         }
         reader.gone = (reader.gone.0 + messages, reader.gone.1 + bytes);
+        self.deliver(name, |delivered| runs.iter().for_each(|&(first, end)| delivered.remove(first..end)));
     }
 
     pub(crate) fn came(&mut self, name: &str, messages: u64, bytes: u64) {
@@ -68,12 +71,33 @@ impl Readers {
         reader.came = (reader.came.0 + messages, reader.came.1 + bytes);
     }
 
-    pub(crate) fn delivered(&mut self, name: &str, offset: u64, count: u32, due_us: u64) {
-        self.reader(name).delivered.insert(offset, (count, due_us));
+    pub(crate) fn delivered(&mut self, name: &str, range: Range<u64>, delivery: Delivery) {
+        self.deliver(name, |delivered| delivered.set(range, delivery));
+    }
+
+    fn deliver(&mut self, name: &str, change: impl FnOnce(&mut Deliveries)) {
+        let delivered = &mut self.reader(name).delivered;
+        let before = delivered.runs();
+        change(delivered);
+        let after = delivered.runs();
+        self.delivered_bytes =
+            self.delivered_bytes + after * delivery_bytes(name) - before * delivery_bytes(name);
     }
 
     pub(crate) fn forget(&mut self, name: &str) {
+        self.deliver(name, |delivered| *delivered = Deliveries::default());
         self.readers.remove(name);
+    }
+
+    /// While deliveries take more, the reader whose take the most forgets the counts of the older half.
+    pub(crate) fn bound_deliveries(&mut self, bytes_max: usize) {
+        while self.delivered_bytes > bytes_max {
+            let bytes = |(name, reader): &(&String, &Reader)| reader.delivered.runs() * delivery_bytes(name);
+            let most =
+                self.readers.iter().max_by_key(bytes).filter(|(_, reader)| reader.delivered.runs() > 1);
+            let Some(name) = most.map(|(name, _)| name.clone()) else { return };
+            self.deliver(&name, Deliveries::halve);
+        }
     }
 
     /// What came and went is told as a difference, in a checkpoint as the whole.
@@ -85,15 +109,13 @@ impl Readers {
             let delivered = reader
                 .delivered
                 .iter()
-                .map(|(&offset, &(count, due_us))| Change::Delivered(name.clone(), offset, count, due_us));
+                .map(|(run, delivery)| Change::Delivered(name.clone(), run.start, run.end, delivery));
             [came, done].into_iter().chain(delivered)
         })
     }
 
     pub(crate) fn bytes(&self) -> usize {
-        let one = |(name, reader): (&String, &Reader)| {
-            2 * (name.len() + 32) + reader.done.runs() * 16 + reader.delivered.len() * (name.len() + 23)
-        };
-        self.readers.iter().map(one).sum()
+        let one = |(name, reader): (&String, &Reader)| 2 * (name.len() + 32) + reader.done.runs() * 16;
+        self.readers.iter().map(one).sum::<usize>() + self.delivered_bytes
     }
 }

@@ -111,6 +111,7 @@ impl<D: Disk> Log<D> {
                 recovery = replay(&mut log, &mut frames, info.file_bytes)?;
             }
         }
+        log.bound_deliveries();
         log.spares
             .fill()
             .or_else(|error| if let LogError::Full { .. } = error { Ok(()) } else { Err(error) })?;

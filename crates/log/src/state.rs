@@ -19,9 +19,11 @@
 //!  12  mark: u32 lane, u64 publisher, u32 chain, u64 number, u64 stored
 //!  13  done: text reader, u64 messages, u64 bytes, u32 runs, each: u64 first offset, u64 end offset
 //!  14  came: text reader, u64 messages, u64 bytes
-//!  15  delivered before: text reader, u64 offset, u32 how often, u64 not again before
+//!  15  delivered before, as earlier versions wrote it: text reader, u64 offset, u32 how often, u64 not again before
 //!  16  reader is forgotten: text reader
-//!  17  chain: u64 publisher, u32 chain, u64 number, u64 stored, u8 whether it is kept for ever
+//!  17  chain, as earlier versions wrote it: u64 publisher, u32 chain, u64 number, u64 stored, u8 whether it is kept for ever
+//!  18  delivered before: text reader, u64 first offset, u64 end offset, u32 how often, u64 not again before
+//!  19  chain: as 17, then u64 owner
 //! ```
 //! A text is a u16 length and UTF-8, a blob a u32 length and bytes.
 
@@ -29,6 +31,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use crate::bytes::{Reader, write_blob, write_text};
 use crate::chains::{Chain, Chains};
+use crate::deliveries::Delivery;
 use crate::error::LogError;
 use crate::marks::{Mark, MarkKey, Marks};
 use crate::readers::Readers;
@@ -109,8 +112,8 @@ pub enum Change {
     Done(String, u64, u64, Vec<(u64, u64)>),
     /// So many messages and bytes came for a reader.
     Came(String, u64, u64),
-    /// A message was given to a reader's consumer before, so often; not again before a time.
-    Delivered(String, u64, u32, u64),
+    /// Messages between two offsets were given to a reader's consumers before.
+    Delivered(String, u64, u64, Delivery),
     /// Nothing is known of a reader any more.
     ForgetReader(String),
     /// How far a publisher's own chain is stored.
@@ -200,24 +203,26 @@ impl Change {
                 out.extend_from_slice(&messages.to_le_bytes());
                 out.extend_from_slice(&bytes.to_le_bytes());
             }
-            Change::Delivered(reader, offset, count, due_us) => {
-                out.push(15);
+            Change::Delivered(reader, first, end, delivery) => {
+                out.push(18);
                 write_text(out, reader);
-                out.extend_from_slice(&offset.to_le_bytes());
-                out.extend_from_slice(&count.to_le_bytes());
-                out.extend_from_slice(&due_us.to_le_bytes());
+                out.extend_from_slice(&first.to_le_bytes());
+                out.extend_from_slice(&end.to_le_bytes());
+                out.extend_from_slice(&delivery.count.to_le_bytes());
+                out.extend_from_slice(&delivery.due_us.to_le_bytes());
             }
             Change::ForgetReader(reader) => {
                 out.push(16);
                 write_text(out, reader);
             }
             Change::Chain(publisher, chain, reached) => {
-                out.push(17);
+                out.push(19);
                 out.extend_from_slice(&publisher.to_le_bytes());
                 out.extend_from_slice(&chain.to_le_bytes());
                 out.extend_from_slice(&reached.number.to_le_bytes());
                 out.extend_from_slice(&reached.stored_us.to_le_bytes());
                 out.push(u8::from(reached.kept));
+                out.extend_from_slice(&reached.owner.to_le_bytes());
             }
         }
     }
@@ -264,14 +269,21 @@ impl Change {
             }
             14 => Change::Came(reader.text()?.to_owned(), reader.u64()?, reader.u64()?),
             15 => {
-                let name = reader.text()?.to_owned();
-                Change::Delivered(name, reader.u64()?, reader.u32()?, reader.u64()?)
+                let (name, offset) = (reader.text()?.to_owned(), reader.u64()?);
+                let delivery = Delivery { count: reader.u32()?, due_us: reader.u64()? };
+                Change::Delivered(name, offset, offset.checked_add(1)?, delivery)
             }
             16 => Change::ForgetReader(reader.text()?.to_owned()),
-            17 => {
+            kind @ (17 | 19) => {
                 let (publisher, chain) = (reader.u64()?, reader.u32()?);
-                let (number, stored_us) = (reader.u64()?, reader.u64()?);
-                Change::Chain(publisher, chain, Chain { number, stored_us, kept: reader.u8()? != 0 })
+                let (number, stored_us, kept) = (reader.u64()?, reader.u64()?, reader.u8()? != 0);
+                let owner = if kind == 19 { reader.u64()? } else { 0 };
+                Change::Chain(publisher, chain, Chain { number, stored_us, kept, owner })
+            }
+            18 => {
+                let (name, first, end) = (reader.text()?.to_owned(), reader.u64()?, reader.u64()?);
+                let delivery = Delivery { count: reader.u32()?, due_us: reader.u64()? };
+                Change::Delivered(name, first, end, delivery)
             }
             _ => return None,
         })
@@ -410,8 +422,8 @@ impl State {
                 self.readers.done(&reader, messages, bytes, &runs);
             }
             Change::Came(reader, messages, bytes) => self.readers.came(&reader, messages, bytes),
-            Change::Delivered(reader, offset, count, due_us) => {
-                self.readers.delivered(&reader, offset, count, due_us);
+            Change::Delivered(reader, first, end, delivery) => {
+                self.readers.delivered(&reader, first..end, delivery);
             }
             Change::ForgetReader(reader) => self.readers.forget(&reader),
             Change::Chain(publisher, chain, reached) => self.chains.raise(publisher, chain, reached),
@@ -509,6 +521,11 @@ impl State {
         &self.readers
     }
 
+    /// Bounds what deliveries take in a checkpoint: beyond it, counts are forgotten, and no mark is.
+    pub(crate) fn bound_deliveries(&mut self, bytes_max: usize) {
+        self.readers.bound_deliveries(bytes_max);
+    }
+
     /// How far publishers' own chains are stored.
     pub fn chains(&self) -> &Chains {
         &self.chains
@@ -569,14 +586,14 @@ mod tests {
             Change::Mark(MarkKey { lane: 3, publisher: 9, chain: 1 }, Mark { number: 5, stored_us: 6 }),
             Change::Mark(MarkKey { lane: 4, publisher: 9, chain: 1 }, Mark { number: 2, stored_us: 7 }),
             Change::Came("queue/a".into(), 9, 900),
-            Change::Delivered("queue/a".into(), 12, 2, 77),
-            Change::Delivered("queue/a".into(), 15, 1, 0),
+            Change::Delivered("queue/a".into(), 10, 15, Delivery { count: 2, due_us: 77 }),
+            Change::Delivered("queue/a".into(), 15, 16, Delivery { count: 1, due_us: 0 }),
             Change::Done("queue/a".into(), 2, 200, vec![(0, 4), (6, 8), (12, 13)]),
             Change::Done("queue/b".into(), 1, 100, vec![(0, 1)]),
             Change::ForgetReader("queue/b".into()),
             Change::ForgetReader("never".into()),
-            Change::Chain(9, 5, Chain { number: 7, stored_us: 3, kept: false }),
-            Change::Chain(9, 5, Chain { number: 6, stored_us: 4, kept: true }),
+            Change::Chain(9, 5, Chain { number: 7, stored_us: 3, kept: false, owner: 0 }),
+            Change::Chain(9, 5, Chain { number: 6, stored_us: 4, kept: true, owner: 2 }),
         ]
     }
 
@@ -599,6 +616,34 @@ mod tests {
         let mut again = State::default();
         Change::read_all(&bytes).unwrap().into_iter().for_each(|change| again.apply(change));
         assert_eq!(again, state);
+    }
+
+    #[test]
+    fn deliveries_take_no_more_than_their_bound_and_stay_marked() {
+        let mut state = State::default();
+        for offset in 0..1000 {
+            let delivery = Delivery { count: 1 + offset as u32 % 3, due_us: 0 };
+            state.apply(Change::Delivered("queue/a".into(), 2 * offset, 2 * offset + 1, delivery));
+            state.bound_deliveries(2000);
+        }
+        let reader = state.readers().get("queue/a").unwrap().clone();
+        assert!((0..1000).all(|offset| reader.delivered.get(2 * offset).is_some()));
+        let mut bytes = Vec::new();
+        state.checkpoint().iter().for_each(|change| change.write(&mut bytes));
+        assert!(bytes.len() < 2500, "{}", bytes.len());
+        state.apply(Change::ForgetReader("queue/a".into()));
+        assert_eq!(state, State::default(), "nothing is counted any more");
+    }
+
+    #[test]
+    fn a_delivery_that_an_earlier_version_wrote_is_read() {
+        let mut bytes = vec![15];
+        write_text(&mut bytes, "queue/a");
+        bytes.extend_from_slice(&7_u64.to_le_bytes());
+        bytes.extend_from_slice(&2_u32.to_le_bytes());
+        bytes.extend_from_slice(&9_u64.to_le_bytes());
+        let read = Change::Delivered("queue/a".into(), 7, 8, Delivery { count: 2, due_us: 9 });
+        assert_eq!(Change::read_all(&bytes), Some(vec![read]));
     }
 
     #[test]

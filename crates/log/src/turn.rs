@@ -114,9 +114,8 @@ pub(crate) fn count_for(destinations: &mut Vec<(String, u64, u64)>, name: &[u8],
 /// What one turn makes durable.
 #[derive(Clone, Debug, Default)]
 pub struct Turn {
-    changes: Vec<Change>,
-    /// Those that make sense only with the rows.
-    bound: Vec<Change>,
+    /// In their order, each with whether it makes sense only with the rows.
+    changes: Vec<(Change, bool)>,
     rows: RowsWriter,
     /// Runs of rows that the store publishes: the first, and how many.
     publish: Vec<(u32, u32)>,
@@ -136,12 +135,12 @@ pub struct Appended {
 impl Turn {
     /// A change that holds whatever becomes of the rows.
     pub fn change(&mut self, change: Change) {
-        self.changes.push(change);
+        self.changes.push((change, false));
     }
 
     /// A change that holds together with the rows.
     pub fn change_with_rows(&mut self, change: Change) {
-        self.bound.push(change);
+        self.changes.push((change, true));
     }
 
     /// Takes the rows over whose number is above `mark`. They were [checked](Intake::check). Those are to be published by the
@@ -192,20 +191,20 @@ impl Turn {
 
     /// There was no room for the rows: what belongs to them goes, too.
     pub fn drop_rows(&mut self) {
-        self.bound.clear();
+        self.changes.retain(|(_, is_bound)| !is_bound);
         self.rows.clear();
         self.publish.clear();
     }
 
     /// Whether there is nothing to make durable.
     pub fn is_empty(&self) -> bool {
-        self.changes.is_empty() && self.bound.is_empty() && self.rows.is_empty()
+        self.changes.is_empty() && self.rows.is_empty()
     }
 
     /// Whether it has nothing but what readers are done with. If that is lost, those messages come again, marked.
     pub fn may_wait(&self) -> bool {
-        let is_done = |change: &Change| matches!(change, Change::Done(..));
-        self.rows.is_empty() && self.bound.is_empty() && self.changes.iter().all(is_done)
+        let is_done = |change: &(Change, bool)| matches!(change, (Change::Done(..), false));
+        self.rows.is_empty() && self.changes.iter().all(is_done)
     }
 
     /// The messages.
@@ -218,7 +217,7 @@ impl Turn {
             let from = first + u64::from(from);
             Change::Publish(from, from + u64::from(count))
         });
-        self.changes.iter().chain(&self.bound).cloned().chain(published).collect()
+        self.changes.iter().map(|(change, _)| change.clone()).chain(published).collect()
     }
 }
 
@@ -241,6 +240,7 @@ impl<D: Disk> Log<D> {
             self.add(Kind::Turn, &[&head, turn.rows.bytes()], Class::Messages, now_us)?;
         }
         changes.into_iter().for_each(|change| self.state.apply(change));
+        self.bound_deliveries();
         self.end += u64::from(turn.rows.count());
         self.note_end();
         Ok(Appended { first, end: self.end, stored_us: self.stored_us })
@@ -309,5 +309,18 @@ mod tests {
         turn.drop_rows();
         assert_eq!(turn.all_changes(0), [Change::Came("a".into(), 1, 1)]);
         assert!(!turn.is_empty() && turn.rows().is_empty());
+    }
+
+    #[test]
+    fn changes_keep_their_order_whether_they_belong_to_rows_or_not() {
+        let changes = ["a", "b", "c", "d"].map(|name| Change::ForgetReader(name.into()));
+        let mut turn = Turn::default();
+        for (at, change) in changes.iter().enumerate() {
+            let note = if at % 2 == 0 { Turn::change_with_rows } else { Turn::change };
+            note(&mut turn, change.clone());
+        }
+        assert_eq!(turn.all_changes(0), changes);
+        turn.drop_rows();
+        assert_eq!(turn.all_changes(0), [changes[1].clone(), changes[3].clone()]);
     }
 }

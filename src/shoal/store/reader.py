@@ -149,6 +149,8 @@ class Former:
     handed: Runs
     #: Which delivery each was that is not the first; 0 if the store did not know.
     counts: dict[int, int]
+    #: There was more than one request holds.
+    is_cut: bool = False
 
 
 class Reader:
@@ -348,7 +350,7 @@ class Reader:
         self.give_back(core, number, uncounted, seen=True, delay_s=0.0)
         self.give_back(core, number, handed, seen=False, delay_s=0.0)
         takers = {f"{session}/{own}" for session in former.sessions}
-        is_whole = taken == sum(last - first + 1 for first, last in handed)
+        is_whole = not former.is_cut and taken == sum(last - first + 1 for first, last in handed)
         if is_whole and self._absent & takers:
             self._absent -= takers
             self._note_takers(core)
@@ -403,8 +405,9 @@ class Reader:
         most = self.options.deliveries_max if self.shape.queue is not None else 0
         dead = counted if given_up else [each for each in counted if most and each[1] >= most]
         if self.shape.durable:
-            for offset, count in counted:
-                core.turn.delivered(self.key, offset, count, due_us)
+            later_us = due_us if due_us > core.now.wall_us else 0
+            for first, end, count in self.backlog.runs_of(counted):
+                core.turn.delivered(self.key, first, end, count, later_us)
         if dead and self.shape.queue != self.options.dead_letter:
             self.move(core, dead, self.options.dead_letter, "given up" if given_up else "deliveries")
 
@@ -733,6 +736,8 @@ class Session:
     owner: Owner = field(default_factory=Owner)
     #: Who began it: requests of others in its name are ignored.
     peer: int = 0
+    #: The owner of its publisher's chains; 0 if its client gave no key.
+    key: int = 0
     #: Consumers by what the session calls them: the reader's key and the consumer.
     consumers: dict[int, tuple[str, Consumer]] = field(default_factory=dict)
     #: Keys of temporary queues, and names of temporary topics.

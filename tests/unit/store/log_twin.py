@@ -75,8 +75,8 @@ class State:
     marks: dict[tuple[int, int, int], tuple[int, int]] = field(default_factory=dict)
     #: By reader: offsets that are done, deliveries of others, messages and bytes that came and are done.
     readers: dict[str, "ReaderState"] = field(default_factory=dict)
-    #: By publisher and chain: the highest number, when it was stored, whether it is kept.
-    chains: dict[tuple[int, int], tuple[int, int, bool]] = field(default_factory=dict)
+    #: By publisher and chain: the highest number, when it was stored, whether it is kept, its owner.
+    chains: dict[tuple[int, int], tuple[int, int, bool, int]] = field(default_factory=dict)
 
     def reader(self, name: str) -> "ReaderState":
         return self.readers.setdefault(name, ReaderState())
@@ -90,6 +90,11 @@ class ReaderState:
     delivered: dict[int, tuple[int, int]] = field(default_factory=dict)
     came: tuple[int, int] = (0, 0)
     gone: tuple[int, int] = (0, 0)
+
+    @property
+    def delivered_runs(self) -> int:
+        """How many runs of neighbouring offsets with equal deliveries there are."""
+        return sum(self.delivered.get(offset - 1) != each for offset, each in self.delivered.items())
 
 
 class Reader:
@@ -347,12 +352,18 @@ class LogTwin:
                     found = state.reader(reader.text())
                     offset = reader.number("Q")
                     found.delivered[offset] = (reader.number("I"), reader.number("Q"))
+                case 18:
+                    found = state.reader(reader.text())
+                    run = range(reader.number("Q"), reader.number("Q"))
+                    found.delivered.update(dict.fromkeys(run, (reader.number("I"), reader.number("Q"))))
                 case 16:
                     state.readers.pop(reader.text(), None)
-                case 17:
+                case 17 | 19 as kind:
                     chain = (reader.number("Q"), reader.number("I"))
-                    now = (reader.number("Q"), reader.number("Q"), bool(reader.number("B")))
-                    known = state.chains.get(chain, now)
-                    state.chains[chain] = (*map(max, known[:2], now[:2]), known[2] or now[2])  # type: ignore[assignment]
+                    number, stored_us, kept = reader.number("Q"), reader.number("Q"), bool(reader.number("B"))
+                    owner = reader.number("Q") if kind == 19 else 0
+                    known = state.chains.get(chain, (0, 0, False, 0))
+                    number, stored_us = max(known[0], number), max(known[1], stored_us)
+                    state.chains[chain] = (number, stored_us, known[2] or kept, known[3] or owner)
                 case other:
                     raise AssertionError(f"unknown change {other}")

@@ -187,8 +187,8 @@ def test_a_reader_is_made_anew_from_what_the_log_knows() -> None:
     turn = Turn()
     runs, messages, size = backlog.acknowledge(1, [(10, 19), (30, 39)])
     turn.done("queue/q", messages, size, runs)
-    for offset, count in backlog.give_back(1, [(5, 5)], True, 0, 1):
-        turn.delivered("queue/q", offset, count, 0)
+    for first, end, count in backlog.runs_of(backlog.give_back(1, [(5, 5)], True, 0, 1)):
+        turn.delivered("queue/q", first, end, count, 0)
     log.append_turn(turn)
     log.sync()
     again = Backlog(log, "queue/q", patterns=["_queue/q"], by_priority=False, perhaps_below=60)

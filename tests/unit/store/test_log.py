@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import shoal
-from shoal._core import Log, Recorder, encode_record
+from shoal._core import Log, Recorder, Turn, encode_record
 from shoal.errors import StoreCorruptError, StoreLockedError, StoreRefusedError, TrimmedError
 
 
@@ -167,3 +167,23 @@ def test_a_recorder_appends_what_a_subscription_receives(tmp_path: Path) -> None
     assert records[1].endswith(b"text")
     assert b"region" in records[1]
     assert len(records) == 4
+
+
+def test_a_log_whose_state_is_full_takes_values_in_place_of_others(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    log.put("term", bytes(8))
+    turn = Turn()
+    turn.put("long", bytes(log.state_bytes[1]))
+    log.append_turn(turn)
+    log.put("term", bytes(8))
+    for key, size in (("term", 9), ("another", 1)):
+        with pytest.raises(StoreRefusedError, match="state_bytes_max"):
+            log.put(key, bytes(size))
+    segments = len(log.segments())
+    for _ in range(100):
+        append(log, "t", bytes(100))
+    assert len(log.segments()) <= segments + 1, "a long state does not begin a segment with each message"
+    log.close()
+    log = open_log(tmp_path)
+    log.put("term", bytes(8))
+    assert log.get("long") is not None

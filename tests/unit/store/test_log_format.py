@@ -31,7 +31,8 @@ def some_turn(log: Log, dice: random.Random) -> Turn:
     turn, name = Turn(), f"q{dice.randrange(3)}"
     first = dice.randrange(log.end + 1)
     turn.done(name, 2, 20, [(first, first + dice.randrange(1, 9)), (first + 20, first + 22)])
-    turn.delivered(name, first + dice.randrange(40), dice.randrange(1, 5), dice.randrange(9))
+    given = first + dice.randrange(40)
+    turn.delivered(name, given, given + dice.randrange(1, 5), dice.randrange(1, 5), dice.randrange(9))
     if dice.random() < 0.1:
         turn.forget(name)
     if dice.random() < 0.7:
@@ -40,7 +41,7 @@ def some_turn(log: Log, dice: random.Random) -> Turn:
         content = rows.encode(5, 5, messages)
         mark = number + dice.randrange(3) - 1
         turn.push_rows(content, mark, dice.choice((None, "t/2")))
-        turn.chain(5, 5, number + 3, dice.randrange(9), dice.random() < 0.5)
+        turn.chain(5, 5, number + 3, dice.randrange(9), dice.random() < 0.5, dice.randrange(3))
         turn.came(name, 4, 400)
     return turn
 
@@ -103,7 +104,7 @@ def test_the_twin_reads_what_the_kernel_wrote(tmp_path: Path, seed: int) -> None
     log.sync()
     floor = log.floor
     found = log.rows(floor, 1 << 60, rows_max=1_000_000)
-    readers, chain = log.readers(""), log.chain(5, 5)
+    readers, chain = log.readers(""), (log.chain(5, 5), log.chain_owner(5, 5))
     gaps = [(gap[0] + 1, *gap[1:6], gap[7]) for gap in log.gaps(0, 1 << 60)]
     values = dict(log.items(""))
     scopes = {scope: (number, first, end) for scope, number, first, end in log.scopes()}
@@ -118,12 +119,12 @@ def test_the_twin_reads_what_the_kernel_wrote(tmp_path: Path, seed: int) -> None
         if row.offset >= floor
     ] == found
     assert {
-        name: (reader.came, reader.gone, len(reader.delivered)) for name, reader in twin.state.readers.items()
+        name: (reader.came, reader.gone, reader.delivered_runs) for name, reader in twin.state.readers.items()
     } == {name: (came, gone, delivered) for name, _, _, came, gone, delivered in readers}
     for name, base, _, _, _, _ in readers:
         done = twin.state.readers[name].done
         assert base == next(offset for offset in range(len(done) + 1) if offset not in done)
-    assert twin.state.chains[5, 5][0] == chain
+    assert twin.state.chains[5, 5][::3] == chain
     assert twin.gaps == gaps
     assert (twin.state.values, twin.state.floor) == (values, floor)
     assert (twin.state.scopes, twin.state.unpublished) == (scopes, unpublished)

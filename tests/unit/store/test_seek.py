@@ -13,6 +13,7 @@ import shoal
 from shoal import aio
 from shoal.bus.seeking import place_of
 from shoal.errors import ConfigError, InUseError, InvalidDestinationError
+from shoal.testing import rows
 
 _names = itertools.count()
 SUBSCRIPTION = {"name": "s", "durable": True}
@@ -80,6 +81,23 @@ def test_it_is_refused_while_somebody_reads_and_where_it_makes_no_sense(desk: De
     tap.cancel()
     assert client.ask("seek", name="other", to=0)["error"] == "EXISTS_NOT"
     assert client.ask("seek", name="s", to="nowhere")["error"] == "BAD_REQUEST"
+
+
+@pytest.mark.parametrize("crashes", [False, True])
+def test_a_seek_in_the_turn_of_a_commit_is_not_undone_by_it(desk: Desk, crashes: bool) -> None:
+    client = desk.client("a", client_id="me")
+    tap = client.subscribe("t", **SUBSCRIPTION)
+    client.send("t", b"0", b"1")
+    (first, *_), *_, (last, *_) = tap.deliveries()
+    output = rows.encode(client.publisher, 6, [(1, desk.now.wall_us, rows.record("u", b"out"))])
+    acks = [[tap.number, tap.lease, [first, last]]]
+    client.tell("commit", id="x", publisher=client.publisher, chain=6, after=0, rows=output, acks=acks)
+    client.tell("cancel", consumer=tap.number)
+    client.ask("seek", name="s", to="earliest")
+    if crashes:
+        desk.crash()
+        client = desk.client("b", client_id="me")
+    assert reads(client) == [b"0", b"1"]
 
 
 def test_its_limit_counts_what_it_has_then(desk: Desk, client: Client) -> None:

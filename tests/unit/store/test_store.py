@@ -468,3 +468,26 @@ def test_nobody_stops_a_store_by_talking_nonsense(
         bus.publish("_store/who", {})
         assert found.receive(30) is not None
     assert store.failure is None
+
+
+def test_a_store_starts_again_after_many_messages_were_given_back(
+    open_store: Callable[..., Store], domain: str
+) -> None:
+    store = open_store()
+    with shoal.connect(f"inproc://{domain}") as bus:
+        queue, between = bus.queue("q"), bus.queue("between")
+        for number in range(1500):
+            queue.send(number, window=500)
+            between.send(number, window=500)
+        bus.flush(20)
+        with queue.consume(ack="manual", prefetch=500) as consumer:
+            for _ in range(1500):
+                assert consumer.receive(20) is not None
+        used, most = store.log.state_bytes
+        assert used < most / 2
+    store.close()
+    open_store()
+    with shoal.connect(f"inproc://{domain}") as bus, bus.queue("q").consume(ack="manual") as consumer:
+        message = consumer.receive(20)
+        assert message is not None
+        assert (message.body, message.delivery_count) == (0, 2)

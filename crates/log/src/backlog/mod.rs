@@ -12,9 +12,11 @@ mod facts;
 mod lines;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 use shoal_norm::Runs;
 
+use crate::deliveries::{Deliveries, Delivery};
 use crate::readers::Reader;
 use lines::Lines;
 
@@ -96,7 +98,7 @@ pub struct Backlog {
     waiting: BTreeSet<(u64, u64)>,
     expiring: BTreeSet<(u64, u64)>,
     expired: Vec<u64>,
-    delivered: BTreeMap<u64, (u32, u64)>,
+    delivered: Deliveries,
     /// A program may have received messages below this offset from an earlier life of the store.
     perhaps_below: u64,
     consumers: BTreeMap<u64, Consumer>,
@@ -181,9 +183,9 @@ impl Backlog {
     /// Which hand-over of a message to a program comes next: 1 is the first. 0 says that a program may have received it
     /// before, and that no hand-over is known.
     pub fn delivery_of(&self, offset: u64) -> u32 {
-        match self.delivered.get(&offset) {
-            Some((0, _)) => 0,
-            Some((count, _)) => count + 1,
+        match self.delivered.get(offset).map(|delivery| delivery.count) {
+            Some(0) => 0,
+            Some(count) => count + 1,
             None => u32::from(offset >= self.perhaps_below),
         }
     }
@@ -259,13 +261,13 @@ impl Backlog {
     }
 
     fn due_us(&self, facts: &Facts) -> u64 {
-        let again = self.delivered.get(&facts.offset).map_or(0, |(_, due_us)| *due_us);
+        let again = self.delivered.get(facts.offset).map_or(0, |delivery| delivery.due_us);
         facts.due_us.max(again)
     }
 
     /// Puts a message where it waits or is ready. Its group waits with it only if it was delivered before.
     fn stand(&mut self, offset: u64, due_us: u64, now_us: u64) {
-        let holds = self.delivered.contains_key(&offset);
+        let holds = self.delivered.get(offset).is_some();
         let Some(entry) = self.live.get_mut(&offset) else { return };
         if entry.expires_us <= now_us {
             entry.stage = Stage::Expired;
@@ -402,7 +404,7 @@ impl Backlog {
                 Stage::Ready => self.lines.remove((entry.rank, offset), entry.group),
                 Stage::Waiting(due_us) => {
                     self.waiting.remove(&(due_us, offset));
-                    if self.delivered.contains_key(&offset) {
+                    if self.delivered.get(offset).is_some() {
                         self.lines.unhold(entry.group);
                     }
                 }
@@ -468,8 +470,9 @@ impl Backlog {
         for offset in chosen.into_iter().rev() {
             self.untake(consumer, offset);
             if seen {
-                let count = self.delivered.get(&offset).map_or(1, |(prior, _)| prior + 1);
-                self.delivered.insert(offset, (count, due_us));
+                let count = self.delivered.get(offset).map_or(1, |prior| prior.count + 1);
+                let due_us = if due_us > now_us { due_us } else { 0 };
+                self.delivered.set(self.reach_of(offset), Delivery { count, due_us });
                 counted.push((offset, count));
             }
             self.stand(offset, due_us, now_us);
@@ -507,14 +510,37 @@ impl Backlog {
         let (handed, perhaps): (Vec<u64>, Vec<u64>) = all.into_iter().partition(is_handed);
         let each = |offsets: &[u64]| offsets.iter().map(|&offset| (offset, offset)).collect::<Vec<_>>();
         for &offset in &perhaps {
-            self.delivered.entry(offset).or_insert((0, 0));
+            if self.delivered.get(offset).is_none() {
+                self.delivered.set(self.reach_of(offset), Delivery::default());
+            }
         }
         self.give_back(consumer, &each(&perhaps), false, 0, now_us);
         let mut counted = self.give_back(consumer, &each(&handed), true, 0, now_us);
-        counted.extend(perhaps.iter().map(|offset| (*offset, self.delivered[offset].0)));
+        let count = |offset| self.delivered.get(offset).map_or(0, |delivery| delivery.count);
+        counted.extend(perhaps.iter().map(|&offset| (offset, count(offset))));
         counted.sort_unstable();
         self.consumers.remove(&consumer);
         counted
+    }
+
+    /// A message and everything behind it up to the next one that is not done.
+    fn reach_of(&self, offset: u64) -> Range<u64> {
+        let next = self.live.range(offset + 1..).next().map_or(self.scanned, |(next, _)| *next);
+        offset..next.min(self.scanned).max(offset + 1)
+    }
+
+    /// Messages with how often each was given out, in the order of their offsets, as runs with equal counts: (first, end,
+    /// count). A run lies over whatever is between its messages and is of no concern to this reader any more.
+    pub fn runs_of(&self, counted: &[(u64, u32)]) -> Vec<(u64, u64, u32)> {
+        let mut runs: Vec<(u64, u64, u32)> = Vec::new();
+        for &(offset, count) in counted {
+            let end = self.reach_of(offset).end;
+            match runs.last_mut() {
+                Some(last) if (last.1, last.2) == (offset, count) => last.1 = end,
+                _ => runs.push((offset, end, count)),
+            }
+        }
+        runs
     }
 
     // Ends of messages.
@@ -529,7 +555,7 @@ impl Backlog {
                 Stage::Ready => self.lines.remove((entry.rank, offset), entry.group),
                 Stage::Waiting(due_us) => {
                     self.waiting.remove(&(due_us, offset));
-                    if self.delivered.contains_key(&offset) {
+                    if self.delivered.get(offset).is_some() {
                         self.lines.unhold(entry.group);
                     }
                 }
@@ -540,7 +566,6 @@ impl Backlog {
                 self.expiring.remove(&(entry.expires_us, offset));
             }
             self.live.remove(&offset);
-            self.delivered.remove(&offset);
             finished.messages += 1;
             finished.bytes += u64::from(entry.bytes);
             gone.push(offset);
@@ -551,6 +576,7 @@ impl Backlog {
                 runs.insert(self.run_around(offset));
             }
         }
+        runs.iter().for_each(|run| self.delivered.remove(run));
         finished.runs = runs.iter().map(|run| (run.start, run.end)).collect();
         finished
     }
@@ -574,7 +600,7 @@ impl Backlog {
         while let Some(&(due_us, offset)) = self.waiting.first().filter(|(due_us, _)| *due_us <= now_us) {
             self.waiting.remove(&(due_us, offset));
             if let Some(entry) = self.live.get(&offset).copied() {
-                if self.delivered.contains_key(&offset) {
+                if self.delivered.get(offset).is_some() {
                     self.lines.unhold(entry.group);
                 }
                 self.stand(offset, 0, now_us);
@@ -595,7 +621,7 @@ impl Backlog {
                 }
                 Stage::Waiting(due_us) => {
                     self.waiting.remove(&(due_us, offset));
-                    if self.delivered.contains_key(&offset) {
+                    if self.delivered.get(offset).is_some() {
                         self.lines.unhold(entry.group);
                     }
                     entry.stage = Stage::Expired;

@@ -523,6 +523,11 @@ impl Backlog {
         self.lock().backlog.give_back(consumer, &runs, seen, due_us, now_us)
     }
 
+    /// Messages, each with how often it was given out, as runs: (first, end, count).
+    fn runs_of(&self, counted: Vec<(u64, u32)>) -> Vec<(u64, u64, u32)> {
+        self.lock().backlog.runs_of(&counted)
+    }
+
     /// These are done, whoever has them: (runs done now, messages, bytes).
     fn finish(&self, offsets: Vec<u64>) -> FinishedTuple {
         let mut reading = self.lock();

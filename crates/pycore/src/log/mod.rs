@@ -87,7 +87,7 @@ fn opening(error: OpenError, path: &std::path::Path) -> PyErr {
 /// (offset of the message before, publisher, chain, first, last, count, stored, whether the store was away).
 type GapTuple = (i64, u64, u32, Option<u64>, Option<u64>, u64, u64, bool);
 
-/// (name, first offset not done, runs, (messages, bytes) that came, that are done, messages delivered before).
+/// (name, first offset not done, runs, (messages, bytes) that came, that are done, runs of messages delivered before).
 type ReaderTuple = (String, u64, usize, (u64, u64), (u64, u64), usize);
 
 /// (lane, publisher, chain, number, stored).
@@ -221,14 +221,19 @@ impl Log {
             .look(|log| log.state().chains().get(publisher, chain).map_or(0, |found| found.number)))
     }
 
+    /// A hash of what the publisher of a chain alone knows; 0 if the chain has no owner.
+    fn chain_owner(&self, publisher: u64, chain: u32) -> PyResult<u64> {
+        Ok(self.here()?.look(|log| log.state().chains().get(publisher, chain).map_or(0, |found| found.owner)))
+    }
+
     /// What readers have behind them, those whose name begins so: (name, first offset not done, runs, messages and bytes
-    /// that came, messages and bytes that are done, messages delivered before).
+    /// that came, messages and bytes that are done, runs of messages delivered before).
     fn readers(&self, prefix: &str) -> PyResult<Vec<ReaderTuple>> {
         Ok(self.here()?.look(|log| {
             let readers = log.state().readers().iter().filter(|(name, _)| name.starts_with(prefix));
             readers
                 .map(|(name, reader)| {
-                    let (runs, delivered) = (reader.done.runs(), reader.delivered.len());
+                    let (runs, delivered) = (reader.done.runs(), reader.delivered.runs());
                     (name.to_owned(), reader.base(), runs, reader.came, reader.gone, delivered)
                 })
                 .collect()

@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
-use shoal_log::{Appended, Chain, Change, Filter, Intake, LogError, Meta, Row, RowsWriter};
+use shoal_log::{Appended, Chain, Change, Delivery, Filter, Intake, LogError, Meta, Row, RowsWriter};
 use shoal_wire::{Destination, EncodeError, MessageView, Outgoing, PropertiesWriter, Scalar, Topic};
 
 use super::{Log, Shared};
@@ -78,9 +78,11 @@ impl Turn {
         detached(py, || self.lock().push_heard(&rows, &without));
     }
 
-    /// A chain is stored up to this number, together with the rows. One that is `kept` is never forgotten.
-    fn chain(&self, publisher: u64, chain: u32, number: u64, stored_us: u64, kept: bool) {
-        self.note(Change::Chain(publisher, chain, Chain { number, stored_us, kept }), true);
+    /// A chain is stored up to this number, together with the rows. One that is `kept` is never forgotten. Its first `owner`
+    /// that is not 0 stays.
+    #[pyo3(signature = (publisher, chain, number, stored_us, kept, owner = 0))]
+    fn chain(&self, publisher: u64, chain: u32, number: u64, stored_us: u64, kept: bool, owner: u64) {
+        self.note(Change::Chain(publisher, chain, Chain { number, stored_us, kept, owner }), true);
     }
 
     /// So many messages and bytes of the rows are for a reader.
@@ -94,9 +96,9 @@ impl Turn {
         self.note(Change::Done(reader, messages, bytes, runs), with_rows);
     }
 
-    /// A message was given out so often, and is not again before a time.
-    fn delivered(&self, reader: String, offset: u64, count: u32, due_us: u64) {
-        self.note(Change::Delivered(reader, offset, count, due_us), false);
+    /// Messages from one offset up to before another were given out so often, and are not again before a time.
+    fn delivered(&self, reader: String, first: u64, end: u64, count: u32, due_us: u64) {
+        self.note(Change::Delivered(reader, first, end, Delivery { count, due_us }), false);
     }
 
     /// Nothing is known of a reader any more.
