@@ -357,13 +357,10 @@ class Bus(Handle):
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         persistence = self._connection.persistence(topic)
         if persistence.outbox is not None:
-            numbers: list[int] = []
-            await ask_in_loop(
-                lambda done: numbers.append(persistence.put_out(topic, body, headers, deadline, done)),
-                None,
-                what,
+            kept = await ask_in_loop(
+                lambda done: persistence.put_out(topic, body, headers, deadline, done), None, what
             )
-            return persistence.receipt(numbers[0], stored=False)
+            return persistence.receipt(kept["number"], stored=False)
         memory = not headers.get("persistent", True)
         if not persistence.channel.is_ready(memory):
             await self._ready_channel(what, left(deadline), memory=memory, destination=topic)

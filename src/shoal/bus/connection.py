@@ -124,6 +124,8 @@ class Connection:
         self.linked_at = time.monotonic()
         self._transaction_chains: Chains | None = None
         self._making = threading.Lock()
+        #: What stores know this connection by, and no other client: the ids on its messages are public.
+        self.store_key = secrets.token_hex(16)
         self._temporaries = itertools.count(1)
         self.node.set_persistently(_Persistently(weakref.ref(self)))
         #: Its links of datagrams, by number.
@@ -565,6 +567,9 @@ class Connection:
             if persistence.outbox is None:
                 lacking = persistence.finish(deadline, max(stall_s, STORE_STALL_S))
                 lacks = f"{lacks}; {lacking}" if lacks and lacking else lacks or lacking
+            else:
+                patience_s = stall_s if deadline is None else max(deadline - time.monotonic(), 0.0)
+                persistence.outbox.pass_on(self.node, patience_s)
         patience_s = stall_s if deadline is None else max(deadline - time.monotonic(), 0.0)
         self.close_channel(patience_s, is_done)
         return lacks

@@ -1,9 +1,9 @@
 """The outbox: persistent messages on the disk of the program that publishes them, until a store has them.
 
 It is a log of its own, with an identity that is kept for ever: publisher and number of a message are those of
-the log and of its
-place in it. So whatever happens to this program, to the network or to the store, a message that is sent again
-is known, and stored once. Entries go to the store in order, and from the disk when they are stored.
+the log and of its place in it. So whatever happens to this program, to the network or to the store, a
+message that is sent again is known, and stored once. Entries go to the store in order, and from the disk when
+they are stored and live.
 """
 
 import logging
@@ -59,6 +59,9 @@ class Outbox:
         self._stored = max(self._log.floor, int.from_bytes(noted or b"", "little"))
         self._read = self._stored
         self._noted_at = -NOTE_EVERY_S
+        #: Called now and then when the store has more than is noted, under the channel's lock.
+        self.when_due = self.note_if_due
+        self._is_due = False
         self._chain: Chain | None = None
         #: Held while a message gets its number.
         self._adding = threading.Lock()
@@ -92,6 +95,7 @@ class Outbox:
             stored=self._stored,
             patient=True,
             on_stored=self._on_stored,
+            key=self._log.incarnation,
         )
         return self._chain
 
@@ -102,10 +106,15 @@ class Outbox:
 
     def add(self, topic: str, body: Any, *, bytes_max: int, **headers: Any) -> int:
         """Append a message, and return its number; it is durable after `sync`."""
-        if self.waiting and self._log.used_bytes > self._bytes_max:
+        if (self.waiting or self._unlive) and self._log.used_bytes > self._bytes_max:
+            lacks = (
+                f"{self.waiting} messages that no store has taken"
+                if self.waiting
+                else f"{len(self._unlive)} messages that live subscribers have no room for"
+            )
             raise FullError(
-                f"the outbox {self.path} has {self.waiting} messages that no store has taken, more than "
-                f"outbox_bytes_max ({self._bytes_max}) lets it keep: start a store, or give it more room"
+                f"the outbox {self.path} has {lacks}, more than outbox_bytes_max ({self._bytes_max}) lets it "
+                "keep: start a store, let subscribers read faster, or give it more room"
             )
         persistent = headers.pop("persistent", True)
         with self._adding:
@@ -125,16 +134,52 @@ class Outbox:
         """Return when everything added before is durable."""
         self._log.sync()
 
-    def pass_on(self, node: _core.Node, timeout_s: float | None) -> None:
-        """Publish what is durable for live subscribers, in order, whoever added it."""
-        with self._living:
+    @property
+    def unlive(self) -> int:
+        """Messages that live subscribers were not given."""
+        return len(self._unlive)
+
+    @property
+    def _live(self) -> int:
+        """The last message before the first that live subscribers were not given."""
+        try:
+            return self._unlive[0][0] - 1
+        except IndexError:
+            return self._log.end
+
+    def is_live(self, number: int) -> bool:
+        """Whether live subscribers were given a message."""
+        return number <= self._live
+
+    def pass_on(self, node: _core.Node, timeout_s: float | None) -> bool:
+        """Publish what is durable for live subscribers, in order, whoever added it.
+
+        Returns false if they had no room for all of it in time. It stays here, and is published later.
+        """
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        if not self._living.acquire(timeout=-1 if timeout_s is None else timeout_s):
+            return False
+        try:
             while self._unlive and self._unlive[0][0] <= self._log.durable_end:
                 number, topic = self._unlive[0]
                 if node.may_want(topic):
                     rows, _, count = take_rows(self._log, number - 1, number, 1, BYTES_TOGETHER)
+                    left_s = None if deadline is None else max(deadline - time.monotonic(), 0.0)
                     if count:
-                        _core.pass_on(node, rows, timeout_s)
+                        _core.pass_on(node, rows, left_s)
                 self._unlive.popleft()
+        except FullError:
+            return False
+        finally:
+            self._living.release()
+        return True
+
+    def give_up_live(self, why: object) -> None:
+        """Publish nothing more for live subscribers; the store gets it."""
+        with self._living:
+            if self._unlive:
+                notices.OUTBOX_NOT_PUBLISHED(path=self.path, messages=len(self._unlive), why=why).log(log)
+                self._unlive.clear()
 
     def _take(self) -> tuple[bytes, int, int] | None:
         """The next rows that are durable."""
@@ -156,21 +201,28 @@ class Outbox:
         self._read = max(self._read, self._stored)
         now = self._clock()
         if now - self._noted_at >= NOTE_EVERY_S:
-            self._noted_at = now
-            try:
-                self._note()
-            except StoreError as error:
-                notices.OUTBOX_NOT_NOTED(path=self.path, why=error).log(log)
+            self._noted_at, self._is_due = now, True
+            self.when_due()
+
+    def note_if_due(self) -> None:
+        """Note how far the store is, and remove what is stored and live from the disk, now and then."""
+        if self._is_due:
+            self._is_due = False
+            self._note()
 
     def _note(self) -> None:
-        self._log.put(STORED, self._stored.to_bytes(8, "little"))
-        self._log.trim(self._stored)
-        self._log.fill_spares()
+        try:
+            self._log.put(STORED, self._stored.to_bytes(8, "little"))
+            self._log.trim(min(self._stored, self._live))
+            self._log.fill_spares()
+        except StoreError as error:
+            notices.OUTBOX_NOT_NOTED(path=self.path, why=error).log(log)
 
     def close(self) -> None:
         """Note how far the store is, and let somebody else have the directory. Closing again does nothing."""
+        self.give_up_live("the connection is closed")
+        self._note()
         try:
-            self._note()
             self._log.sync()
         except StoreError as error:
             notices.OUTBOX_NOT_NOTED(path=self.path, why=error).log(log)

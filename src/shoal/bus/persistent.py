@@ -20,7 +20,7 @@ from shoal.bus.receipt import Receipt
 from shoal.bus.store_chain import UNSTORED_BYTES_MAX, WORTHWHILE_BYTES, Chain
 from shoal.bus.store_channel import StoreChannel
 from shoal.bus.store_errors import seconds
-from shoal.bus.store_protocol import NAME_BYTES_MAX, RETAIN, is_queue_name, queue_topic
+from shoal.bus.store_protocol import NAME_BYTES_MAX, REQUEST_BYTES, RETAIN, is_queue_name, queue_topic
 from shoal.bus.store_session import Done
 from shoal.bus.store_waits import ask
 from shoal.errors import (
@@ -42,8 +42,6 @@ log = logging.getLogger("shoal.bus")
 CHAIN = 5
 #: The same, of those that go to a second store, and so on: behind those of transactions.
 OTHER_CHAINS = 1 << 16
-#: What a request to a store has beside its rows, at the most.
-REQUEST_BYTES = 1024
 
 
 def chain_of(ordinal: int) -> int:
@@ -93,7 +91,13 @@ class Persistence:
         self._outbox_thread: OutboxThread | None = None
         if outbox is not None:
             self.outbox = Outbox.open(outbox, outbox_max, request_bytes=self._bytes_max)
-            self._outbox_thread = OutboxThread(self.outbox.sync)
+            node_of, pump = weakref.ref(connection), weakref.WeakMethod(self._pump_outbox)
+            self._outbox_thread = OutboxThread(
+                self.outbox,
+                lambda: None if (alive := node_of()) is None else alive.node,
+                lambda: None if (call := pump()) is None else call(),
+            )
+            self.outbox.when_due = self._outbox_thread.look
             self._builder = self.outbox.builder
             self.chain = self.outbox.chain(chain)
         else:
@@ -188,8 +192,8 @@ class Persistence:
         ask(lambda done: self.wait(number, done, own=own), timeout_s, what, hear=self.channel.hear)
 
     def flush(self, timeout_s: float | None) -> None:
-        """Wait until everything published before is stored."""
-        last = self.last
+        """Wait until everything published before is stored, and published for live subscribers."""
+        last, deadline = self.last, deadline_of(timeout_s)
         if last > self.chain.stored:
             try:
                 ask(lambda done: self.wait(last, done, own=False), timeout_s, "flush")
@@ -199,6 +203,13 @@ class Persistence:
                     f"{unstored} persistent messages are not stored within {seconds(timeout_s or 0.0)}",
                     unstored=unstored,
                 ) from error
+        connection = self._connection()
+        box = self.outbox
+        if box and connection is not None and not box.pass_on(connection.node, left(deadline)):
+            raise FlushError(
+                f"{box.unlive} messages of the outbox are not published within {seconds(timeout_s or 0.0)}: "
+                "live subscribers have no room for them"
+            )
         self.raise_failure()
 
     def finish(self, deadline: float | None, stall_s: float) -> str:
@@ -313,33 +324,35 @@ class Persistence:
 
     def put_out(
         self, topic: str, body: Any, headers: dict[str, Any], deadline: float | None, done: Done
-    ) -> int:
-        """Append a message to the outbox, and call `done` when it is durable and published."""
+    ) -> None:
+        """Append a message to the outbox, and call `done` with its number when it is durable and published.
+
+        If live subscribers have no room until the deadline, they get it later, and the caller is told.
+        """
         assert self._outbox_thread is not None
-        number = self._put_in_outbox(topic, body, headers)
-        self._outbox_thread.add(lambda: self._send_from_outbox(left(deadline)), done)
-        return number
+        self._outbox_thread.add(lambda: self._put_in_outbox(topic, body, headers), deadline, done)
 
     def _put_in_outbox(self, topic: str, body: Any, headers: dict[str, Any]) -> int:
         assert self.outbox is not None
         self.channel.want(topic)
         return self.outbox.add(topic, body, bytes_max=self._bytes_max, **headers)
 
-    def _send_from_outbox(self, timeout_s: float | None) -> None:
-        """Messages are durable here: publish them for live subscribers, and let them go to the store."""
-        assert self.outbox is not None
-        connection = self._connection()
-        if connection is not None:
-            self.outbox.pass_on(connection.node, timeout_s)
+    def _pump_outbox(self) -> None:
+        """Messages are durable here: let them go to the store."""
         # While a request is on its way this one goes with the next; without a store it waits for one.
         if self.channel.is_open and self.chain.in_flight == 0:
             self.channel.pump()
 
     def _put_out(self, topic: str, body: Any, deadline: float | None, headers: dict[str, Any]) -> int:
         assert self.outbox is not None
+        assert self._outbox_thread is not None
         number = self._put_in_outbox(topic, body, headers)
         self.outbox.sync()
-        self._send_from_outbox(left(deadline))
+        connection = self._connection()
+        if connection is not None and not self.outbox.pass_on(connection.node, left(deadline)):
+            # It is kept. An error would say that it is not, and a program would send it again.
+            self._outbox_thread.look()
+        self._pump_outbox()
         return number
 
     def close(self) -> None:

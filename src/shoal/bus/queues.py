@@ -46,7 +46,7 @@ def declaration(
     ):
         check_seconds(name, seconds, none="as it is")
     if backlog_max_bytes is not None:
-        check_count("backlog_max_bytes", backlog_max_bytes, 1)
+        check_count("backlog_max_bytes", backlog_max_bytes)
     if deliveries_max is not None:
         check_count("deliveries_max", deliveries_max)
     if on_full is not None:

@@ -111,8 +111,11 @@ class Chain:
         patient: bool = False,
         on_stored: Callable[[int], None] = lambda through: None,
         publish: Publish | None = None,
+        key: str | None = None,
     ) -> None:
         self.publisher, self.chain = publisher, chain
+        #: What only its publisher knows, if that is not the session's.
+        self._key = key
         self._take, self._size, self.patient, self._on_stored = take, size, patient, on_stored
         #: Every row up to this number is stored, or was given up. Others may read it at any time.
         self.stored = stored
@@ -215,6 +218,7 @@ class Chain:
 
     def on_stored(self, through: int) -> None:
         """The store has every row up to a number."""
+        through = self._credible(through)
         if through <= self._mark:
             return
         self._mark = through
@@ -227,6 +231,10 @@ class Chain:
         self._after = max(self._after, through)
         self._go_live()
         self._on_stored(through)
+
+    def _credible(self, through: int) -> int:
+        """What the store can have: rows that were sent. An outbox may have sent more in an earlier life."""
+        return through if self.patient else min(through, self._after)
 
     def _go_live(self) -> None:
         """Publish rows that are stored, and tell callers that wait for them."""
@@ -248,7 +256,7 @@ class Chain:
         if not self._flying:
             return
         # Requests are answered in order: the store has those that went before.
-        first, mark = body.get("first"), body["mark"]
+        first, mark = body.get("first"), self._credible(body["mark"])
         self.on_stored(mark)
         lost = []
         # What cannot be read has no number: it is the oldest that is not answered.
@@ -332,7 +340,11 @@ class Chain:
             "after": after,
             "rows": batch.rows,
         }
-        return request | {"live": True} if batch.last <= self.live else request
+        if self._key is not None:
+            request["key"] = self._key
+        if batch.last <= self.live:
+            request["live"] = True
+        return request
 
     def _is_worth_it(self) -> bool:
         """Whether to send more while something is on its way: somebody waits for it, or it is much."""

@@ -119,6 +119,7 @@ class StoreChannel:
             connection.node.publisher, token=lambda: secrets.token_hex(8), client_id=client_id, name=name
         )
         self._session.kept, self._session.way = kept, ordinal
+        self._session.key = connection.store_key
         self._session.bytes_max = connection.config.message_bytes_max
         self._session.on_state = self._on_state
         self._session.on_refused = self._on_refused

@@ -73,6 +73,8 @@ class Inbox:
         receiver: object = None,
     ) -> None:
         self.number = number
+        #: Numbers of a request that its link takes.
+        self.numbers_fit = 1 << 60
         self._begin, self._prefetch_bytes = begin, prefetch_bytes
         #: Messages that may be ready now, and whether that follows the pace of the readers.
         self._prefetch, self._is_paced = (1, True) if prefetch is None else (prefetch, False)
@@ -461,12 +463,13 @@ class Inbox:
         handed = self.handed()
         self._ready.clear()
         self._changed()
-        return {"op": "cancel", "consumer": self.number, **({"handed": handed} if handed else {})}
+        cancel = {"op": "cancel", "consumer": self.number, "lease": self.lease}
+        return cancel | ({"handed": handed} if handed else {})
 
     def handed(self) -> list[int]:
         """What the program has in hand, as runs. The rest counts as not delivered, also what is in flight."""
         self._take_all_back()
-        return runs_of([*self._held, *(offset for offset, _ in self._returns)])[:RUNS_MAX]
+        return runs_of([*self._held, *(offset for offset, _ in self._returns)])
 
     def lose(self, session: str) -> None:
         """The session is over: what nobody has received yet comes again in the next one."""
@@ -485,14 +488,13 @@ class Inbox:
             (handed if message.persistent else finished).append(offset)
         counts = {offset: self._counts[offset] for offset in handed if offset in self._counts}
         store, incarnation = self._origin
-        return {
-            "store": store,
-            "incarnation": incarnation,
-            "lease": self._last_lease,
-            "finished": runs_of(finished)[:RUNS_MAX],
-            "handed": runs_of(handed)[:RUNS_MAX],
-            "counts": dict(list(counts.items())[: RUNS_MAX // 2]),
-        }
+        finished, handed = runs_of(finished), runs_of(handed)
+        report: Request = {"store": store, "incarnation": incarnation, "lease": self._last_lease}
+        # All in one request: what is beyond comes again, marked.
+        most = min(RUNS_MAX, self.numbers_fit // 6 * 2)
+        report |= {"finished": finished[:most], "handed": handed[:most]}
+        report["counts"] = dict(list(counts.items())[: most // 2])
+        return report | ({"cut": True} if max(len(finished), len(handed), 2 * len(counts)) > most else {})
 
     def fail(self, error: StoreError) -> None:
         """Nothing more will come."""

@@ -45,6 +45,9 @@ BATCH_BYTES_MAX: Final = 512 << 10
 COMMIT_BYTES_MAX: Final = 64 << 20
 #: Offsets are runs: first, last, first, last, …, both included, ascending. A request has no more numbers.
 RUNS_MAX: Final = 20_000
+#: What a request has beside its rows, at the most; and what one of its numbers takes.
+REQUEST_BYTES: Final = 1024
+NUMBER_BYTES: Final = 10
 #: Bytes of messages that a connection may have published for live subscribers while they are not stored.
 CREDIT_BYTES: Final = 32 << 20
 #: The property of a persistent message that a store keeps as its topic's last value.

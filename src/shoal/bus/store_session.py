@@ -17,7 +17,15 @@ from shoal.bus.store_consumer import Inbox, requests_of
 from shoal.bus.store_credit import NO_CREDIT, Credit
 from shoal.bus.store_errors import error_of
 from shoal.bus.store_greeting import Greeting
-from shoal.bus.store_protocol import LEASE_S, PING_S, STORE_SILENT_S, VERSION
+from shoal.bus.store_protocol import (
+    LEASE_S,
+    NUMBER_BYTES,
+    PING_S,
+    REQUEST_BYTES,
+    RUNS_MAX,
+    STORE_SILENT_S,
+    VERSION,
+)
 from shoal.errors import LeaseError, StoreDeniedError, StoreError
 
 #: A greeting that is not answered for so long is said again.
@@ -62,6 +70,8 @@ class Session:
         self.greets = Greeting(None)
         #: Its rows are those of an outbox, whose numbers a store never forgets.
         self.kept = False
+        #: What only its connection knows: no other client sends as its publisher.
+        self.key: str | None = None
         #: Which of its connection's channels it is.
         self.way = 0
         #: Bytes of a delivery that its link takes.
@@ -141,6 +151,8 @@ class Session:
             hello["lease_s"] = self._lease_s
         if self.kept:
             hello["kept"] = True
+        if self.key is not None:
+            hello["key"] = self.key
         if self.way:
             hello["way"] = self.way
         if self.bytes_max is not None:
@@ -163,8 +175,13 @@ class Session:
     def bye(self) -> None:
         """End the session for good."""
         if self.state == "open":
-            handed = [[inbox.number, runs] for inbox in self.inboxes.values() if (runs := inbox.handed())]
-            self._out.append({"op": "bye", "n": 0, **({"handed": handed} if handed else {})})
+            handed = [(inbox, runs) for inbox in self.inboxes.values() if (runs := inbox.handed())]
+            if sum(len(runs) for _, runs in handed) > self._numbers_max:
+                for inbox, runs in handed:
+                    self._out.extend(self._given_back(inbox.number, inbox.lease, runs))
+                handed = []
+            named = [[inbox.number, runs] for inbox, runs in handed]
+            self._out.append({"op": "bye", "n": 0, **({"handed": named} if named else {})})
 
     def fail(self, error: BaseException) -> None:
         """Nothing will be answered any more: tell whoever waits."""
@@ -188,12 +205,40 @@ class Session:
         if self.state == "open":
             for inbox in self.inboxes.values():
                 inbox.mark(number)
-            self._out.append(self._requests[number].body)
+            self._out.extend(self._parts(self._requests[number].body))
+
+    @property
+    def _numbers_max(self) -> int:
+        """Numbers of a request, first and last of each run, that its link and the store take."""
+        return min(RUNS_MAX, self._numbers_fit) // 2 * 2
+
+    @property
+    def _numbers_fit(self) -> int:
+        """Numbers of a request that its link takes."""
+        most = 1 << 62 if self.bytes_max is None else self.bytes_max
+        return max(6, (most - REQUEST_BYTES) // NUMBER_BYTES)
+
+    def _parts(self, body: Body) -> Iterator[Body]:
+        """A request as several that its link takes, where it names many messages; the last is answered."""
+        most, offsets, handed = self._numbers_max, body.get("offsets", ()), body.get("handed", ())
+        if body["op"] == "cancel" and len(handed) > most:
+            yield from self._given_back(body["consumer"], body["lease"], handed[most:])
+            body = {**body, "handed": handed[:most]}
+        elif len(offsets) > most:
+            *before, last = [offsets[at : at + most] for at in range(0, len(offsets), most)]
+            yield from ({**body, "n": 0, "offsets": part} for part in before)
+            body = {**body, "offsets": last}
+        yield body
+
+    def _given_back(self, consumer: int, lease: int | None, runs: list[int]) -> Iterator[Body]:
+        """Give back what a program has in hand, because its consumer ends."""
+        release: Body = {"op": "release", "consumer": consumer, "lease": lease, "seen": True, "delay_s": 0.0}
+        return self._parts({**release, "n": 0, "offsets": runs})
 
     def say(self, body: Body) -> None:
         """Say something that needs no answer; of a session that is over nobody wants to hear."""
         if self.state == "open":
-            self._out.append({**body, "n": 0})
+            self._out.extend(self._parts({**body, "n": 0}))
 
     def refuse(self, body: Body, error: Exception) -> None:
         """What `poll_output` gave last cannot be said: whoever asked for it is told."""
@@ -207,6 +252,7 @@ class Session:
     def add_inbox(self, inbox: Inbox, done: Done) -> None:
         """Begin to consume, in this session and in those that follow."""
         self.inboxes[inbox.number] = inbox
+        inbox.numbers_fit = self._numbers_fit
         self._began[inbox.number] = done
         if self.state == "open":
             self._begin_inbox(inbox)
@@ -343,7 +389,8 @@ class Session:
                 inbox.closed = True
             else:
                 self._begin_inbox(inbox)
-        self._out.extend(pending.body for pending in waiting)
+        for pending in waiting:
+            self._out.extend(self._parts(pending.body))
 
     def _on_failed(self, now: float, body: Body) -> None:
         number, error = body["n"], body.get("error")
@@ -430,7 +477,8 @@ class Session:
             if request is not None:
                 self._out.append({**request, "n": 0})
         for inbox in self.inboxes.values():
-            self._out.extend({**request, "n": 0} for request in requests_of(inbox, now))
+            for request in requests_of(inbox, now):
+                self._out.extend(self._parts({**request, "n": 0}))
         if any(inbox.is_unsure for inbox in self.inboxes.values()):
             self._ping()
 

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any, Literal, Self, Unpack, overload
 
 from shoal._core import Message, RowsBuilder
 from shoal.bus.options import MessageOptions
-from shoal.bus.persistent import REQUEST_BYTES, check_queue_name
+from shoal.bus.persistent import check_queue_name
 from shoal.bus.store_channel import StoreChannel
 from shoal.bus.store_consumer import Inbox, offset_of, runs_of
 from shoal.bus.store_errors import no_store
-from shoal.bus.store_protocol import COMMIT_BYTES_MAX, queue_name
+from shoal.bus.store_protocol import COMMIT_BYTES_MAX, REQUEST_BYTES, queue_name
 from shoal.bus.store_session import Body, Done
 from shoal.bus.store_waits import ask
 from shoal.errors import (

@@ -76,4 +76,9 @@ MESSAGES_IN_FLIGHT = warning(
     "They are redelivered in {left} s unless it returns.",
 )
 STORED_NOT_PUBLISHED = error(2212, "A message is stored but not published for live subscribers: {why}.")
+OUTBOX_NOT_PUBLISHED = warning(
+    2213,
+    "{messages} messages of outbox {path} were not published for live subscribers: {why}. The store gets "
+    "them.",
+)
 STORE_UNPROVEN = warning(2220, "{why} It says that it is {store}.")

@@ -4,7 +4,7 @@ A client uses a chain for its next transaction only when it knows the outcome of
 commit of each chain is enough, and it is remembered while the publisher can repeat it: until it says goodbye,
 or until 10,000 chains of other publishers that went without a goodbye are remembered after it. Ids that
 programs chose are remembered beside, 10,000 of them, because a program repeats them under another publisher
-after it was started again.
+after it was started again. They belong to a principal and a client id; programs without both share theirs.
 """
 
 import json
@@ -17,7 +17,7 @@ from shoal.store.core import Core
 #: remembered.
 COMMITS_MAX = 10_000
 
-_LAST, _NAMED = "committed/", "commit/"
+_LAST, _NAMED, _OWNED = "committed/", "commit/", "commit-of/"
 
 Chain = tuple[int, int]
 
@@ -39,17 +39,18 @@ class Commits:
         #: Sessions of each publisher.
         self._here: Counter[int] = Counter()
         last = [(_chain_of(key), Done(*json.loads(value))) for key, value in core.log.items(_LAST)]
-        named = [Done(key.removeprefix(_NAMED), *json.loads(value)) for key, value in core.log.items(_NAMED)]
-        #: Both with the oldest first.
+        named = [(key, Done(_id_of(key), *json.loads(value))) for key, value in core.log.items(_NAMED)]
+        named += [(key, Done(_id_of(key), *json.loads(value))) for key, value in core.log.items(_OWNED)]
+        #: Both with the oldest first; ids that programs chose by their keys in the log.
         self._last = dict(sorted(last, key=lambda item: item[1].wall_us))
-        self._named = {done.id: done for done in sorted(named, key=lambda done: done.wall_us)}
+        self._named = dict(sorted(named, key=lambda item: item[1].wall_us))
 
-    def find(self, id_: str, chain: Chain) -> Done | None:
+    def find(self, id_: str, chain: Chain, owner: str) -> Done | None:
         """A commit that is done, or is part of this turn."""
         last = self._last.get(chain)
-        return last if last is not None and last.id == id_ else self._named.get(id_)
+        return last if last is not None and last.id == id_ else self._named.get(_named(id_, owner))
 
-    def add(self, id_: str, chain: Chain, rows: int, *, named: bool, with_rows: bool) -> Done:
+    def add(self, id_: str, chain: Chain, owner: str, rows: int, *, named: bool, with_rows: bool) -> Done:
         """Remember a commit of this turn, which appends so many rows before its own."""
         core = self._core
         first = core.log.end + core.turn.rows
@@ -58,15 +59,16 @@ class Commits:
         self._last[chain] = done
         core.turn.put(_key(chain), json.dumps(done).encode(), with_rows=with_rows)
         if named:
-            self._named[id_] = done
-            core.turn.put(_NAMED + id_, json.dumps(done[1:]).encode(), with_rows=with_rows)
+            key = _named(id_, owner)
+            self._named[key] = done
+            core.turn.put(key, json.dumps(done[1:]).encode(), with_rows=with_rows)
         self._trim()
         return done
 
-    def drop(self, id_: str, chain: Chain) -> None:
+    def drop(self, id_: str, chain: Chain, owner: str) -> None:
         """A commit of this turn was not done."""
         self._last.pop(chain, None)
-        self._named.pop(id_, None)
+        self._named.pop(_named(id_, owner), None)
 
     def came(self, publisher: int) -> None:
         """A session of a publisher begins."""
@@ -88,11 +90,28 @@ class Commits:
         if len(self._named) > COMMITS_MAX:
             oldest = next(iter(self._named))
             del self._named[oldest]
-            self._core.turn.put(_NAMED + oldest, None)
+            self._core.turn.put(oldest, None)
 
     def _forget(self, chain: Chain) -> None:
         del self._last[chain]
         self._core.turn.put(_key(chain), None)
+
+
+def owner_of(principal: str | None, client_id: str | None) -> str:
+    """Whose ids a program chooses; empty if it names neither."""
+    return "" if principal is None and client_id is None else f"{principal or ''}/{client_id or ''}"
+
+
+def _named(id_: str, owner: str) -> str:
+    """What the log calls a commit whose id a program chose."""
+    return f"{_OWNED}{len(owner)}/{owner}/{id_}" if owner else _NAMED + id_
+
+
+def _id_of(key: str) -> str:
+    if key.startswith(_NAMED):
+        return key.removeprefix(_NAMED)
+    length, _, rest = key.removeprefix(_OWNED).partition("/")
+    return rest[int(length) + 1 :]
 
 
 def _key(chain: Chain) -> str:

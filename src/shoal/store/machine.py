@@ -36,6 +36,7 @@ from shoal.store.core import Core, Now
 from shoal.store.credit import Credit
 from shoal.store.destinations import Destinations
 from shoal.store.gate import Gate, Via
+from shoal.store.publishers import owner_of
 from shoal.store.reader import QUEUE_WINDOW, Owner, Session
 from shoal.store.readers import Readers, Wanted
 from shoal.store.receiving import Receiving
@@ -106,7 +107,7 @@ class Machine:
         self._commits = Commits(self._core)
         self._credit = Credit(self._readers)
         #: Last values of topics.
-        self.values = Values(self._core)
+        self.values = Values(self._core, is_secured=gate is not None)
         self._sending = Sending(self._core, self._readers, self._commits, self._credit, self.values, recorded)
         self._receiving = Receiving(self._core, self._readers)
         self._reservations = Reservations(self._core, self._readers)
@@ -512,14 +513,17 @@ class Machine:
                 raise RequestError("FULL", f"the store has {SESSIONS_MAX} sessions already")
             way = request.number("way", default=0)
             former = self._sessions.get(self._connections.get((publisher, way), ""))
+            key = owner_of(request.optional_text("key"))
             if former is not None:
+                if former.key != key:
+                    raise self._in_use(f"the publisher {publisher:016x}", former)
                 # A connection begins another session when the one before is over for it.
                 self._end(former, None)
             if client_id is not None:
-                self._claim(client_id, session_id, publisher)
+                self._claim(client_id, session_id, publisher, key)
             kept = request.flag("kept")
             session = Session(session_id, publisher, client_id, lease_s, self._lease_now_s, kept=kept)
-            session.owner, session.peer = owner, peer
+            session.owner, session.peer, session.key = owner, peer, key
             session.bytes_max = request.number("bytes_max", 1, default=session.bytes_max)
             session.name = request.optional_text("name") or client_id or f"session {session_id}"
             session.publishers.append(publisher)
@@ -546,17 +550,20 @@ class Machine:
             **self._credit.fields,
         )
 
-    def _claim(self, client_id: str, session_id: str, publisher: int) -> None:
+    def _claim(self, client_id: str, session_id: str, publisher: int, key: int) -> None:
         holder = self._sessions.get(self._clients.get(client_id, ""))
-        if holder is not None and holder.publisher != publisher:
-            left = holder.until_s - self._lease_now_s
-            raise RequestError(
-                "IN_USE",
-                f"the client id {client_id!r} is in use by {holder.name!r}: close that one first; if it died,"
-                f" the id is free in {max(0.0, left):.1f} s",
-                retry_s=max(0.0, left),
-            )
+        if holder is not None and (holder.publisher, holder.key) != (publisher, key):
+            raise self._in_use(f"the client id {client_id!r}", holder)
         self._clients[client_id] = session_id
+
+    def _in_use(self, what: str, holder: Session) -> RequestError:
+        left = max(0.0, holder.until_s - self._lease_now_s)
+        return RequestError(
+            "IN_USE",
+            f"{what} is in use by {holder.name!r}: close that one first; if it died, the id is free in "
+            f"{left:.1f} s",
+            retry_s=left,
+        )
 
     def _ping(self, session: Session, request: Request, n: int) -> None:
         self._core.answer(session.id, n)

@@ -220,8 +220,11 @@ class Readers:
     def change(self, reader: Reader, options: Options) -> None:
         """Give it other options."""
         if options != reader.options:
-            was_limited, reader.options = reader.is_limited, options
+            was_limited, former, reader.options = reader.is_limited, reader.options, options
             self.limits += was_limited != reader.is_limited
+            if reader.shape.queue is None and former.backlog_max_bytes is None and options.backlog_max_bytes:
+                # Of a subscription that has no limit the log does not count what waits.
+                reader.measure(self._core)
             if reader.shape.durable:
                 self._core.turn.put(reader.key, reader.describe())
             if reader.moves_expired:

@@ -29,8 +29,9 @@ def options_of(request: Request, former: Options) -> Options:
     deliveries_max = number("deliveries_max", 0, former.deliveries_max)
     backoff_s, backoff_max_s = seconds("backoff_s", former.backoff_s), seconds("backoff_max_s", None)
     return Options(
-        expires_after_s=seconds("expires_after_s", former.expires_after_s),
-        backlog_max_bytes=number("backlog_max_bytes", 1, former.backlog_max_bytes),
+        # 0 takes them back.
+        expires_after_s=seconds("expires_after_s", former.expires_after_s) or None,
+        backlog_max_bytes=number("backlog_max_bytes", 0, former.backlog_max_bytes) or None,
         on_full=request.choice("on_full", ("refuse", "drop_oldest"), former.on_full),
         deliveries_max=former.deliveries_max if deliveries_max is None else deliveries_max,
         backoff_s=former.backoff_s if backoff_s is None else backoff_s,
@@ -330,6 +331,7 @@ def _former(request: Request) -> Former | None:
         finished=report.runs("finished"),
         handed=report.runs("handed"),
         counts=report.counts("counts"),
+        is_cut=report.flag("cut"),
     )
     if sum(last - first + 1 for first, last in (*former.finished, *former.handed)) > REPORT_MAX:
         raise RequestError("BAD_REQUEST", f"former names more than {REPORT_MAX} messages")

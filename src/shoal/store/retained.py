@@ -30,8 +30,9 @@ _EXPIRES = struct.Struct("<Q")
 class Values:
     """The last values of a store. For one thread at a time."""
 
-    def __init__(self, core: Core) -> None:
-        self._core = core
+    def __init__(self, core: Core, *, is_secured: bool = False) -> None:
+        """A store that `is_secured` by tokens gives values to nobody, and so keeps none."""
+        self._core, self._is_secured = core, is_secured
         self._values = {key.removeprefix(_PREFIX): value for key, value in core.log.items(_PREFIX)}
         self._bytes = sum(map(len, self._values.values()))
         self._bytes_max = min(BYTES_MAX, core.log.state_bytes[1] // 4)
@@ -92,7 +93,7 @@ class Values:
     def _found(self, rows: bytes, mark: int) -> Iterator[tuple[str, bytes]]:
         """Topics of new rows that are last values, and what to keep; nothing deletes it."""
         # Rows without the property are not parsed.
-        if _MARK not in rows:
+        if self._is_secured or _MARK not in rows:
             return
         for number, row in split_rows(rows):
             (message,) = read_rows(row)

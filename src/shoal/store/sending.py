@@ -9,9 +9,10 @@ from shoal.bus.log_limit import LOG_EVERY_S
 from shoal.bus.store_protocol import BATCH_BYTES_MAX, COMMIT_BYTES_MAX, QUEUES, TEMPORARY, queue_name
 from shoal.errors import StoreRefusedError
 from shoal.messages import store as notices
-from shoal.store.commits import Commits
+from shoal.store.commits import Commits, owner_of
 from shoal.store.core import After, Core
 from shoal.store.credit import Credit
+from shoal.store.publishers import Publishers
 from shoal.store.reader import Consumer, Reader, Session
 from shoal.store.readers import Readers, queue_key
 from shoal.store.requests import Request, RequestError, Runs, runs_of
@@ -45,6 +46,7 @@ class Sending:
         self.unheard = 0
         #: Of chains in this turn: how far they will be stored.
         self._marks: dict[tuple[int, int], int] = {}
+        self._publishers = Publishers(core)
         #: Ids of transactions in this turn that have rows.
         self._committing: set[str] = set()
         #: Whose destinations are refused because they pin space, and why.
@@ -55,6 +57,7 @@ class Sending:
     def begin_turn(self) -> None:
         """Marks of the last turn are in the log, or were refused."""
         self._marks.clear()
+        self._publishers.begin_turn()
         self._committing.clear()
 
     def _mark(self, publisher: int, chain: int) -> int:
@@ -74,6 +77,7 @@ class Sending:
         mark = self._mark(publisher, chain)
         core = self._core
         try:
+            owner = self._publishers.check(session, request, publisher, chain)
             first, last, new, destinations = self._check(
                 session, rows, publisher, chain, after, mark, live=request.flag("live")
             )
@@ -87,7 +91,7 @@ class Sending:
             session.publishers.append(publisher)
             self._readers.leave_out(session, publisher)
         if new:
-            self._take(session, rows, (publisher, chain), mark, last, destinations)
+            self._take(session, rows, (publisher, chain), owner, mark, last, destinations)
         session.chains.add((publisher, chain))
 
         def done(refused: str | None) -> None:
@@ -251,6 +255,7 @@ class Sending:
         session: Session,
         rows: bytes,
         chain: tuple[int, int],
+        owner: int,
         mark: int,
         last: int,
         destinations: list[tuple[str, int, int]],
@@ -259,7 +264,8 @@ class Sending:
         core = self._core
         core.turn.push_rows(rows, mark, QUEUES if publish else None)
         self._values.take(rows, mark)
-        core.turn.chain(*chain, last, core.now.wall_us, session.kept)
+        core.turn.chain(*chain, last, core.now.wall_us, session.kept, owner)
+        self._publishers.begin(*chain, owner)
         self._marks[chain] = last
         self._count(destinations)
 
@@ -318,7 +324,9 @@ class Sending:
         """
         core = self._core
         id_, chain = request.text("id"), _chain(request)
-        known = self._commits.find(id_, chain[:2])
+        owner = self._publishers.check(session, request, *chain[:2])
+        whose = owner_of(session.owner.principal, session.client_id)
+        known = self._commits.find(id_, chain[:2], whose)
         if known is not None:
             repeated = known
 
@@ -347,16 +355,16 @@ class Sending:
             reader.begin_commit(self._core, consumer, runs, bool(rows)) for reader, consumer, runs in acks
         ]
         named = request.flag("named")
-        done = self._commits.add(id_, chain[:2], new, named=named, with_rows=bool(rows))
+        done = self._commits.add(id_, chain[:2], whose, new, named=named, with_rows=bool(rows))
         if rows:
             self._committing.add(id_)
-            self._take(session, rows, (publisher, number), mark, last, destinations, publish=True)
+            self._take(session, rows, (publisher, number), owner, mark, last, destinations, publish=True)
 
         def done_with(refused: str | None) -> None:
             for each in held:
                 each.end(refused is None)
             if refused is not None:
-                self._commits.drop(id_, chain[:2])
+                self._commits.drop(id_, chain[:2], whose)
                 self._fail_commit(session, n, refused)
             else:
                 core.answer(session.id, n, first=done.first, end=done.end, repeated=False)

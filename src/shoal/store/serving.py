@@ -43,14 +43,52 @@ REQUESTS_MAX = 1000
 TURN_BYTES = 1 << 20
 #: Requests that may wait, per bus.
 QUEUE_BYTES_MAX = 16 << 20
-#: What may wait for one session that takes nothing; then the session is over.
-UNSENT_MAX = 20_000
+#: Answers and deliveries, and their bytes, that may wait for one session that takes nothing; then it is over.
+UNSENT_MAX, UNSENT_BYTES_MAX = 20_000, 64 << 20
 #: How often a session that takes nothing is tried again.
 RETRY_S = 0.005
 #: Leases are noticed this late, at the most, and so is it that a link was closed.
 WAIT_MAX_S = 0.25
 #: Connections of clients.
 CLIENTS_MAX = 10_000
+
+
+class Unsent:
+    """What waits for one session that takes nothing."""
+
+    def __init__(self) -> None:
+        self._bodies: deque[dict[str, Any]] = deque()
+        self._bytes = 0
+
+    def __bool__(self) -> bool:
+        return bool(self._bodies)
+
+    def add(self, body: dict[str, Any]) -> bool:
+        """One more waits; false if there are too many, and then none does."""
+        self._bodies.append(body)
+        self._bytes += _size(body)
+        # A single answer may be as long as it likes.
+        is_full = len(self._bodies) > UNSENT_MAX or self._bytes > UNSENT_BYTES_MAX
+        if is_full and len(self._bodies) > 1:
+            self._bodies.clear()
+            self._bytes = 0
+            return False
+        return True
+
+    @property
+    def first(self) -> dict[str, Any]:
+        """What was added first."""
+        return self._bodies[0]
+
+    def drop_first(self) -> None:
+        """It is sent."""
+        self._bytes -= _size(self._bodies.popleft())
+
+
+def _size(body: dict[str, Any]) -> int:
+    """About how many bytes a body takes: those of its messages, and of the rest a little."""
+    rows = body.get("rows", b"")
+    return 200 + (len(rows) if isinstance(rows, bytes) else sum(map(len, rows)))
 
 
 class Door:
@@ -63,7 +101,7 @@ class Door:
         self._store, self._private = store, private
         self._requests: Subscription = bus.subscribe(requests_topic(store), queue_bytes_max=QUEUE_BYTES_MAX)
         #: What could not be sent yet, by session.
-        self._unsent: dict[str, deque[dict[str, Any]]] = {}
+        self._unsent: dict[str, Unsent] = {}
 
     def attach_bell(self, bell: _core.Bell, source: int) -> None:
         """Ring when a request came."""
@@ -86,15 +124,8 @@ class Door:
 
         Then nothing of that reaches it: the session has to end.
         """
-        waiting = self._unsent.get(session)
-        if waiting is None:
-            if not self._try(session, body):
-                self._unsent[session] = deque([body])
-        elif len(waiting) < UNSENT_MAX:
-            waiting.append(body)
-        else:
-            waiting.clear()
-            return False
+        if session in self._unsent or not self._try(session, body):
+            return self._unsent.setdefault(session, Unsent()).add(body)
         return True
 
     def _try(self, session: str, body: dict[str, Any]) -> bool:
@@ -112,8 +143,8 @@ class Door:
     def retry(self) -> None:
         """Try those again that took nothing."""
         for session, waiting in list(self._unsent.items()):
-            while waiting and self._try(session, waiting[0]):
-                waiting.popleft()
+            while waiting and self._try(session, waiting.first):
+                waiting.drop_first()
             if not waiting:
                 del self._unsent[session]
 
@@ -335,7 +366,10 @@ class Serving:
         if lost:
             with self._lock:
                 for session in lost:
-                    why = f"it stopped reading, and {UNSENT_MAX} answers and deliveries wait for it"
+                    why = (
+                        f"it stopped reading, and {UNSENT_MAX} answers and deliveries or {UNSENT_BYTES_MAX} "
+                        "bytes wait for it"
+                    )
                     self.machine.end_session(self._now(), session, why)
         return bool(lost)
 

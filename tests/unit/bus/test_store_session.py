@@ -3,11 +3,12 @@
 import itertools
 import random
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from shoal._core import RowsBuilder, read_rows, split_rows
+from shoal._core import Message, RowsBuilder, encode_record, read_rows, split_rows
 from shoal.bus.store_chain import RETRY_S, Chain, Claims
 from shoal.bus.store_consumer import Inbox, offset_of, runs_of
 from shoal.bus.store_errors import no_store
@@ -963,3 +964,64 @@ def test_a_refused_caller_is_told_though_live_subscribers_cannot_be() -> None:
         talk.handle(0.0, refusal(second, "BACKLOG", 1))
     assert numbers_in(first) == [1]
     assert [type(error) for error in told] == [BacklogError]
+
+
+def said_on_a_small_link(speak: Callable[[Session], None]) -> list[dict[str, Any]]:
+    """What a session says whose link takes 20,000 bytes a message; each of it fits."""
+    session = Session(7, token=lambda: "s")
+    session.bytes_max = 20_000
+    session.begin(0.0)
+    hello = session.poll_output(0.0)
+    assert hello is not None
+    session.handle(0.0, {"op": "answer", "n": hello["n"], "run": "r"})
+    speak(session)
+    said = []
+    while (body := session.poll_output(0.0)) is not None:
+        assert len(encode_record("t", body)) <= 20_000
+        said.append(body)
+    return said
+
+
+#: Of which no two make one run.
+SCATTERED = [at for offset in range(1 << 60, (1 << 60) + 30_000, 2) for at in (offset, offset)]
+
+
+def test_offsets_that_no_request_holds_go_in_several_and_the_last_is_answered() -> None:
+    ack = {"op": "ack", "consumer": 1, "lease": 5, "offsets": SCATTERED}
+    said = said_on_a_small_link(lambda session: session.request(ack, lambda answer, error: None))
+    assert [number for body in said for number in body["offsets"]] == SCATTERED
+    assert [bool(body["n"]) for body in said] == [False] * (len(said) - 1) + [True]
+    handed = said_on_a_small_link(lambda session: session.say({**ack, "op": "handed"}))
+    assert [number for body in handed for number in body["offsets"]] == SCATTERED
+
+
+def in_hand(session: Session) -> Inbox:
+    """A consumer whose program has many messages in hand."""
+    inbox = Inbox(1, {"op": "consume", "queue": "q"}, prefetch=1, prefetch_bytes=1, auto=False)
+    session.inboxes[1], inbox.lease, inbox.numbers_fit = inbox, 5, 60
+    inbox._held = dict.fromkeys(SCATTERED, Message("q", b"", persistent=True))
+    return inbox
+
+
+@pytest.mark.parametrize("is_bye", [False, True])
+def test_a_consumer_that_ends_says_all_that_its_program_has_in_hand(is_bye: bool) -> None:
+    def end(session: Session) -> None:
+        inbox = in_hand(session)
+        if is_bye:
+            session.bye()
+        else:
+            session.remove_inbox(inbox, lambda answer, error: None)
+
+    *before, last = [body for body in said_on_a_small_link(end) if body["op"] != "credit"]
+    assert {(body["op"], body["seen"], body["lease"]) for body in before} == {("release", True, 5)}
+    assert last["op"] == ("bye" if is_bye else "cancel")
+    told = [number for body in before for number in body["offsets"]] + last.get("handed", [])
+    assert sorted(told) == SCATTERED
+
+
+def test_a_report_that_is_cut_says_so() -> None:
+    inbox = in_hand(Session(7, token=lambda: "s"))
+    inbox.lose("s")
+    former = inbox.begin(("", ""))["former"]
+    assert former["cut"] is True
+    assert former["handed"] == SCATTERED[:20]

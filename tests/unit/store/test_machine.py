@@ -29,7 +29,7 @@ def test_what_is_sent_again_is_one_message(desk: Desk) -> None:
     content = rows.encode(9, 5, [(n, 1, rows.record("_queue/q", b"%d" % n)) for n in (1, 2)])
     more = rows.encode(9, 5, [(n, 1, rows.record("_queue/q", b"%d" % n)) for n in (1, 2, 3)])
     for each in (content, content, more):
-        sender.tell("send", publisher=9, chain=5, after=0, rows=each)
+        sender.tell("send", publisher=9, chain=5, after=0, rows=each, key="k")
     desk.run()
     assert sender.stored() == [2, 2, 3]
     assert sender.consume("q").bodies() == [b"1", b"2", b"3"]
@@ -50,7 +50,7 @@ def test_rows_behind_a_hole_are_refused_with_the_highest_number_there_is(desk: D
 @pytest.mark.parametrize("content", [b"", b"\x01\0\0\0", b"\xff" * 30])
 def test_rows_that_cannot_be_read_are_refused(desk: Desk, content: bytes) -> None:
     sender = desk.client("a")
-    sender.tell("send", publisher=9, chain=5, after=0, rows=content)
+    sender.tell("send", publisher=9, chain=5, after=0, rows=content, key="k")
     desk.run()
     assert [each["error"] for each in sender.refused()] == ["BAD_ROWS"]
 
@@ -58,7 +58,7 @@ def test_rows_that_cannot_be_read_are_refused(desk: Desk, content: bytes) -> Non
 def test_nothing_is_answered_before_it_is_durable(desk: Desk) -> None:
     sender = desk.client("a")
     content = rows.encode(9, 5, [(1, 1, rows.record("_queue/q", b"x"))])
-    sender.tell("send", publisher=9, chain=5, after=0, rows=content)
+    sender.tell("send", publisher=9, chain=5, after=0, rows=content, key="k")
     assert desk.machine.append(desk.now)
     assert desk.machine.poll_transmit() == []
     desk.log.sync()
@@ -292,7 +292,7 @@ def test_what_an_outbox_sends_is_local_too(desk: Desk) -> None:
     tap = client.subscribe("t", name="s", durable=True, no_local=True)
     for number, publisher in ((1, 77), (2, 77), (3, client.publisher)):
         content = rows.encode(publisher, 5, [(number, 1, rows.record("t", b"%d" % number))])
-        client.tell("send", publisher=publisher, chain=5, after=0, rows=content)
+        client.tell("send", publisher=publisher, chain=5, after=0, rows=content, key="k")
     desk.run()
     desk.client("b").send("t", b"other")
     assert tap.bodies() == [b"other"]

@@ -3,6 +3,7 @@
 import pytest
 from desk import Desk
 
+from shoal.store import serving
 from shoal.testing import rows
 
 
@@ -174,3 +175,103 @@ def test_what_another_store_keeps_is_refused_whoever_asks() -> None:
     client.consume("orders").release(b"dead")
     assert client.consume("dead-letters").bodies() == [b"dead"], "a store has dead letters of its own"
     assert client.ask("declare", queue="temporary/7", temporary=True)["created"]
+
+
+def delivery_runs(desk: Desk, key: str) -> int:
+    """Runs of deliveries that the log keeps of a reader."""
+    ((*_, runs),) = desk.log.readers(key)
+    return runs
+
+
+def test_messages_that_are_given_back_are_one_run_in_the_log_whatever_lies_between_them(desk: Desk) -> None:
+    client = desk.client("a", lease_s=1000)
+    for n in range(200):
+        client.put("q", b"%d" % n)
+        client.put("other", b"between")
+    tap = client.consume("q")
+    offsets = [offset for offset, *_ in tap.deliveries()]
+    for offset in offsets[:100]:
+        client.tell("release", consumer=tap.number, lease=tap.lease, offsets=[offset, offset], seen=True)
+        desk.now_s += 0.001
+    tap.cancel(handed=[offsets[100], offsets[-1]])
+    # Those that were released one by one had come again.
+    assert delivery_runs(desk, "queue/q") == 1
+    desk.crash()
+    again = desk.client("b").consume("q")
+    assert {count for _, _, count in again.deliveries()} == {2}
+
+
+def test_deliveries_beyond_their_part_of_the_state_lose_their_count_and_stay_marked(desk: Desk) -> None:
+    client = desk.client("a", lease_s=1000)
+    client.put("q", *(b"%d" % n for n in range(5000)))
+    tap = client.consume("q", messages=5000)
+    for offset, *_ in tap.deliveries():
+        # Each waits for another time, so that no two make one run.
+        fields = {"offsets": [offset, offset], "seen": True, "delay_s": 1.0 + offset / 1000}
+        client.tell("release", consumer=tap.number, lease=tap.lease, **fields)
+    desk.run()
+    used, most = desk.log.state_bytes
+    assert used < most / 2, "queues can be made"
+    assert client.ask("declare", queue="another")["op"] == "answer"
+    desk.crash()
+    desk.now_s += 3600
+    again = desk.client("b").consume("q", messages=5000)
+    counts = [count for _, _, count in again.deliveries()]
+    assert len(counts) == 5000
+    assert set(counts) == {0, 2}, "marked, some without a count"
+
+
+def test_a_limit_that_a_subscription_gets_later_counts_what_waits() -> None:
+    desk = Desk()
+    client, sender = desk.client("a", client_id="c"), desk.client("p")
+    subscription = {"name": "s", "durable": True, "messages": 0}
+    client.subscribe("t", **subscription).cancel()
+    sender.send("t", *10 * [bytes(1000)])
+    desk.restart()
+    client, sender = desk.client("a", client_id="c"), desk.client("q")
+    client.subscribe("t", **subscription, backlog_max_bytes=3000)
+    sender.send("t", bytes(1000))
+    assert [body["error"] for body in sender.refused()] == ["BACKLOG"]
+
+
+def test_zero_takes_an_option_back(desk: Desk) -> None:
+    client = desk.client("a", lease_s=1000)
+    client.ask("declare", queue="q", backlog_max_bytes=100, expires_after_s=5.0)
+    client.put("q", bytes(1000))
+    assert [body["error"] for body in client.refused()] == ["BACKLOG"]
+    client.ask("declare", queue="q", on_full="refuse")
+    (queue,) = desk.machine.status()["queues"]
+    assert (queue["backlog_max_bytes"], queue["expires_after_s"]) == (100, 5.0), "others stay"
+    client.ask("declare", queue="q", backlog_max_bytes=0, expires_after_s=0)
+    client.number -= 1
+    client.put("q", bytes(1000))
+    assert client.stored() == [1]
+    desk.wait(60)
+    (queue,) = desk.machine.status()["queues"]
+    assert (queue["backlog_max_bytes"], queue["expires_after_s"]) == (None, None)
+
+
+def test_what_waits_for_a_session_that_takes_nothing_is_bounded_in_bytes_and_number() -> None:
+    unsent, many = serving.Unsent(), serving.Unsent()
+    long = {"op": "deliver", "rows": bytes(serving.UNSENT_BYTES_MAX // 4)}
+    assert [unsent.add(long) for _ in range(4)] == [True, True, True, False]
+    assert not unsent, "nothing of it reaches the session"
+    assert unsent.add({"rows": bytes(2 * serving.UNSENT_BYTES_MAX)}), "one answer may be long"
+    assert all(many.add({}) for _ in range(serving.UNSENT_MAX))
+    many.drop_first()
+    assert many.add({})
+    assert not many.add({})
+
+
+@pytest.mark.parametrize("crashes", [False, True])
+def test_ids_of_transactions_belong_to_the_client_that_chose_them(desk: Desk, crashes: bool) -> None:
+    def commit(name: str, chain: int, **hello: str) -> object:
+        client = desk.clients.get(name) or desk.client(name, **hello)
+        content = rows.encode(client.publisher, chain, [(1, desk.now.wall_us, rows.record("t", b""))])
+        fields = {"publisher": client.publisher, "chain": chain, "rows": content}
+        return client.ask("commit", id="order-17", named=True, **fields)["repeated"]
+
+    assert [commit("a", 6, client_id="one"), commit("b", 6, client_id="two"), commit("c", 6)] == 3 * [False]
+    if crashes:
+        desk.crash()
+    assert [commit("a", 7, client_id="one"), commit("b", 7, client_id="two"), commit("c", 7)] == 3 * [True]

@@ -43,7 +43,7 @@ def test_no_request_harms_the_store(seed: int) -> None:
 
 def test_an_acknowledgement_names_its_consumer_by_a_number() -> None:
     client = Desk().client("a")
-    answer = client.ask("commit", id="c", publisher=1, chain=6, acks=[[[], 1, []]])
+    answer = client.ask("commit", id="c", publisher=client.publisher, chain=6, acks=[[[], 1, []]])
     assert answer["error"] == "BAD_REQUEST"
     assert "[]" in answer["text"]
 

@@ -203,3 +203,17 @@ def test_bytes_are_bounded(values: Values, monkeypatch: pytest.MonkeyPatch) -> N
     values.check(rows(("a", "x" * 100)), 0)
     with pytest.raises(RequestError, match="retains at most 300 bytes"):
         values.check(rows(("a", "x" * 100), ("b", "y" * 150)), 0)
+
+
+def test_a_store_with_tokens_gives_values_to_nobody_and_keeps_none() -> None:
+    log = _core.Log.in_memory(store_id=1, incarnation=bytes(16), bytes_max=64 << 20)
+    core = Core(log, (">",), 100)
+    builder = _core.RowsBuilder(7, 5)
+    builder.add("a", b"value", persistent=True, bytes_max=1 << 20, properties={RETAIN: True})
+    taken = builder.take()
+    assert taken is not None
+    for is_secured in (False, True):
+        values = Values(core, is_secured=is_secured)
+        values.check(taken[0], 0)
+        values.take(taken[0], 0)
+        assert len(values) == (not is_secured)
