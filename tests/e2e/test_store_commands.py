@@ -30,7 +30,7 @@ def test_a_store_that_runs_is_looked_at_copied_and_asked(tmp_path: Path) -> None
             "subscribe", consumer=1, patterns=["t"], name="s", durable=True, shared=True, messages=0, bytes=0
         )
         content = rows.encode(9, 5, [(n, 1, rows.record("_queue/q", bytes(1000))) for n in range(1, 301)])
-        asker.ask("commit", id="x", publisher=9, chain=5, after=0, rows=content, acks=[])
+        asker.ask("commit", id="x", publisher=9, key="k", chain=5, after=0, rows=content, acks=[])
         deadline = time.monotonic() + 10
         while json.loads((data / "status.json").read_text())["end"] < 300 and time.monotonic() < deadline:
             time.sleep(0.1)
