@@ -33,6 +33,10 @@ impl Kernel {
 
     /// The kernels of this processor, slowest first; the first is [`Self::SCALAR`].
     pub fn available() -> Vec<Self> {
+        #[cfg_attr(
+            not(target_arch = "x86_64"),
+            expect(unused_mut, reason = "other processors have one kernel")
+        )]
         let mut kernels = vec![Self::SCALAR];
         #[cfg(target_arch = "x86_64")]
         {

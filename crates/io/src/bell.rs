@@ -5,9 +5,9 @@
 
 use std::collections::BTreeSet;
 use std::io;
-use std::os::fd::{AsRawFd, RawFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
+use crate::sys::{self, Descriptor};
 use crate::udp::Waker;
 
 /// A descriptor that can be read when a source rang.
@@ -41,8 +41,8 @@ impl Bell {
     }
 
     /// What to watch.
-    pub fn descriptor(&self) -> RawFd {
-        self.waker.descriptor().as_raw_fd()
+    pub fn descriptor(&self) -> Descriptor {
+        sys::number(&self.waker.descriptor())
     }
 }
 

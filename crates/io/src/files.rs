@@ -5,14 +5,15 @@
 mod received;
 
 use std::collections::{HashMap, HashSet};
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use shoal_norm::{Event, ObjectId, ObjectKind, Session, StreamId};
 
 use received::ReceivedFile;
+
+use crate::sys;
 
 /// Files being received at once: each is an open one, and whoever announces files decides how many there are.
 const INCOMING_MAX: usize = 256;
@@ -73,7 +74,7 @@ impl Files {
     /// Opens a file to send; tells how long it is. Only what has a length, and is read without waiting, can be sent.
     pub fn open(path: &Path) -> io::Result<(File, u64)> {
         // To open a pipe would wait for whoever writes to it.
-        let opened = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path);
+        let opened = sys::open_without_waiting(path);
         let named = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
         let file = opened.map_err(named)?;
         let metadata = file.metadata()?;
@@ -95,7 +96,7 @@ impl Files {
         while let Some(read) = session.poll_read() {
             self.buffer.resize(read.bytes, 0);
             let result = match self.outgoing.get(&read.object) {
-                Some(file) => file.read_exact_at(&mut self.buffer, read.offset),
+                Some(file) => sys::read_exact_at(file, &mut self.buffer, read.offset),
                 None => Err(io::Error::from(io::ErrorKind::NotFound)),
             };
             match result {

@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
-use crate::udp::sys;
+use crate::sys;
 
 /// The longest packet of an ordinary Ethernet.
 pub const ETHERNET_MTU: usize = 1500;

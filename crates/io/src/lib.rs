@@ -8,9 +8,11 @@ pub mod files;
 pub mod interfaces;
 pub mod norm;
 pub mod store;
+mod sys;
 pub mod tcp;
 pub mod udp;
 mod waiter;
 
 pub use clock::Clock;
+pub use sys::{Descriptor, Pipe, into_descriptor};
 pub use waiter::Waiter;

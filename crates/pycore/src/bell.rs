@@ -1,9 +1,9 @@
 //! What wakes an event loop, for Python.
 
-use std::os::fd::RawFd;
 use std::sync::Arc;
 
 use pyo3::prelude::*;
+use shoal_io::Descriptor;
 
 /// A descriptor that can be read when one of its sources rang. May be shared between threads.
 #[pyclass(module = "shoal._core", frozen)]
@@ -23,7 +23,7 @@ impl Bell {
     }
 
     /// The descriptor. It lives as long as the bell.
-    fn fileno(&self) -> RawFd {
+    fn fileno(&self) -> Descriptor {
         self.0.descriptor()
     }
 

@@ -7,10 +7,11 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use shoal_norm::StreamId;
+
+use crate::sys;
 
 /// So many files may have come under the same node, instance and number.
 const SAME_NAMES_MAX: u32 = 10_000;
@@ -62,7 +63,7 @@ impl ReceivedFile {
 
     /// Writes bytes where they belong.
     pub fn write(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
-        self.file.write_all_at(bytes, offset)
+        sys::write_all_at(&self.file, bytes, offset)
     }
 
     /// Gives it its name, since it is complete.

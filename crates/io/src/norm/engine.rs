@@ -12,6 +12,7 @@ use shoal_seal::Witness;
 
 use super::sealing::Sealing;
 use crate::clock::Clock;
+use crate::sys;
 use crate::udp::{ReceiveBuffers, Run, Sockets, Which};
 
 /// Runs received by one call: few enough to stay in the processor's cache until they are read.
@@ -308,7 +309,7 @@ impl Engine {
     /// A socket gave an error. Most pass: a network that is down comes up again.
     pub fn note(&mut self, error: &io::Error) {
         self.socket_error = Some(error.to_string());
-        if matches!(error.raw_os_error(), Some(libc::EBADF | libc::ENOTSOCK)) {
+        if sys::is_socket_gone(error) {
             self.failure = Some(format!("its socket is gone: {error}"));
         }
     }

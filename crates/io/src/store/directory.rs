@@ -2,13 +2,12 @@
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use shoal_log::Disk;
 
-use super::sys;
+use crate::sys::{self, OpenDirectory};
 
 const LOCK: &str = "LOCK";
 /// Who holds a lock says so in no more bytes.
@@ -27,7 +26,7 @@ pub enum LockError {
 #[derive(Debug)]
 pub struct Directory {
     path: PathBuf,
-    directory: File,
+    directory: OpenDirectory,
     lock: File,
 }
 
@@ -51,7 +50,7 @@ impl Directory {
             lock.set_len(0)?;
             lock.seek(SeekFrom::Start(0))?;
             lock.write_all(holder.as_bytes())?;
-            File::open(path)
+            OpenDirectory::open(path)
         };
         let directory = write().map_err(LockError::Io)?;
         Ok(Directory { path: path.to_owned(), directory, lock })
@@ -72,7 +71,7 @@ fn make(path: &Path) -> io::Result<()> {
     fs::create_dir_all(path)?;
     let sync = |one: &Path| {
         let parent = one.parent().filter(|parent| !parent.as_os_str().is_empty());
-        File::open(parent.unwrap_or(Path::new("."))).and_then(|parent| parent.sync_all())
+        OpenDirectory::open(parent.unwrap_or(Path::new("."))).and_then(|parent| parent.sync())
     };
     missing.iter().try_for_each(|one| sync(one))?;
     // It may be there because a process made it that died before it synced the name; or because somebody else did, in a
@@ -117,7 +116,7 @@ impl Disk for Directory {
 
     fn read(&self, file: &File, position: u64, into: &mut [u8]) -> io::Result<usize> {
         loop {
-            match file.read_at(into, position) {
+            match sys::read_at(file, into, position) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 result => return result,
             }
@@ -125,7 +124,7 @@ impl Disk for Directory {
     }
 
     fn write(&self, file: &File, position: u64, bytes: &[u8]) -> io::Result<()> {
-        file.write_all_at(bytes, position)
+        sys::write_all_at(file, bytes, position)
     }
 
     fn truncate(&self, file: &File, bytes: u64) -> io::Result<()> {
@@ -145,6 +144,6 @@ impl Disk for Directory {
     }
 
     fn sync_directory(&self) -> io::Result<()> {
-        self.directory.sync_all()
+        self.directory.sync()
     }
 }

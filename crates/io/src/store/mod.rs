@@ -3,7 +3,6 @@
 mod directory;
 mod memory;
 mod shared;
-mod sys;
 mod wall_clock;
 
 pub use directory::{Directory, LockError};

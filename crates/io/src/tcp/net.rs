@@ -3,7 +3,6 @@
 use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
-use std::os::unix::net::UnixStream;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
@@ -15,16 +14,16 @@ use shoal_node::hub::{LinkBell, LinkId, Ring, Wake as _};
 use shoal_node::tcp::{ConnectionId, LinkState, Role, TcpConfig, TcpLinks, TcpNews};
 use shoal_norm::{NodeId, Time};
 
-use super::readiness::Readiness;
+use super::readiness::{Readiness, Waker};
 use super::sockets::{Congestion, Door, Place, TcpSockets};
 use super::tls::Tls;
 use crate::bell::Bell;
 use crate::clock::Clock;
-use crate::udp::Waker;
+use crate::sys::{self, Pipe};
 use crate::waiter::Waiter;
 
-/// While a stream flows, less than a run waits so long for company.
-const GATHER: Duration = Duration::from_micros(50);
+/// While a stream flows, less than a run waits so long for company. Windows can wait for no less than a millisecond.
+const GATHER: Duration = if cfg!(windows) { Duration::ZERO } else { Duration::from_micros(50) };
 const RUN_BYTES: usize = 64 << 10;
 /// A publisher that comes so soon after the last data went out is likely to come again at once.
 const RAPID: Duration = Duration::from_micros(20);
@@ -161,10 +160,11 @@ impl TcpNet {
             let bell = bell.clone();
             Box::new(move || Box::new(bell.clone()) as Box<dyn LinkBell>)
         };
-        let (readiness, waker) = (Readiness::new()?, Waker::new()?);
+        let readiness = Readiness::new()?;
+        let waker = readiness.waker()?;
         let engine = Engine {
             links: TcpLinks::new(hub, config, bells),
-            sockets: TcpSockets::new(readiness.watch()?, &waker)?,
+            sockets: TcpSockets::new(readiness.watch()?)?,
             news: VecDeque::new(),
             last_sent: Time::ZERO,
             wakes_at: Time::ZERO,
@@ -229,7 +229,7 @@ impl TcpNet {
 
     /// Makes a connection that a transport of somebody else carries: its number, and the end of the pipe that its bytes come and
     /// go through. None if its listener has too many.
-    pub fn adopt(&self, place: Place, last: Option<u64>) -> io::Result<Option<(ConnectionId, UnixStream)>> {
+    pub fn adopt(&self, place: Place, last: Option<u64>) -> io::Result<Option<(ConnectionId, Pipe)>> {
         let now = self.shared.clock.now();
         let taken = {
             let mut engine = self.shared.engine();
@@ -242,13 +242,13 @@ impl TcpNet {
 
     /// Makes a connection with another node of this process, where there was this publisher the last time: its number.
     pub fn join(&self, other: &TcpNet, last: Option<u64>) -> io::Result<ConnectionId> {
-        let (near, far) = UnixStream::pair()?;
+        let (near, far) = sys::pipe()?;
         // One lock at a time: two nodes may join each other at once.
         other.take_end(far, Role::Accepted)?;
         self.take_end(near, Role::Dialled(last))
     }
 
-    fn take_end(&self, pipe: UnixStream, role: Role) -> io::Result<ConnectionId> {
+    fn take_end(&self, pipe: Pipe, role: Role) -> io::Result<ConnectionId> {
         let now = self.shared.clock.now();
         let taken = {
             let mut engine = self.shared.engine();

@@ -2,24 +2,22 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::os::fd::{AsFd, AsRawFd as _};
-use std::os::unix::net::UnixStream;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use mio::net::{TcpListener, TcpStream};
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, ServerConnection};
 use shoal_node::tcp::{ConnectionId, Role, TcpLinks};
 use shoal_norm::Time;
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
-use super::readiness::{Readiness, Watch};
+use super::readiness::{Readiness, WAKER, Waker, Watch};
 use super::stream::Stream;
 use super::tls::{self, Secure, Tls};
 use crate::norm::fresh_publisher;
-use crate::udp::Waker;
-use crate::udp::sys;
+use crate::sys::{self, AsDescriptor, Pipe};
 
 /// Read from a socket at once.
 const READ_BYTES: usize = 256 << 10;
@@ -38,7 +36,7 @@ const INSIDE: &str = "this process";
 
 /// One that is being connected.
 struct Connecting {
-    socket: Socket,
+    socket: TcpStream,
     last: Option<u64>,
     by: Time,
     tls: Option<(Arc<ClientConfig>, ServerName<'static>)>,
@@ -70,10 +68,8 @@ impl Door {
     }
 
     /// Whether there is room for one that came with a descriptor, beside so many.
-    fn has_room(self, count: usize, came: &impl AsFd) -> bool {
-        // The system gives the lowest number that is free.
-        let used = u64::try_from(came.as_fd().as_raw_fd()).unwrap_or(0);
-        count < self.connections_max && used + DESCRIPTORS_KEPT < sys::descriptors_max()
+    fn has_room(self, count: usize, came: &impl AsDescriptor) -> bool {
+        count < self.connections_max && sys::leaves_free(came, DESCRIPTORS_KEPT)
     }
 }
 
@@ -124,7 +120,7 @@ impl Connected {
     fn set_full(&mut self, watch: &Watch, id: ConnectionId, full: bool) {
         if full != std::mem::replace(&mut self.full, full) {
             // It is among those that are watched, so this does not fail.
-            let _ = watch.change(&self.stream, id, true, full);
+            let _ = watch.change(&mut self.stream, id, true, full);
         }
     }
 }
@@ -143,9 +139,6 @@ fn zeroes(count: usize) -> io::Result<Vec<u8>> {
     bytes.resize(count, 0);
     Ok(bytes)
 }
-
-/// What the waker is called among sockets, whose numbers begin with 1.
-const WAKER: u64 = 0;
 
 /// The sockets.
 pub(super) struct TcpSockets {
@@ -166,8 +159,7 @@ pub(super) struct TcpSockets {
 
 impl TcpSockets {
     /// None yet; fails where there is no memory to read into.
-    pub fn new(watch: Watch, waker: &Waker) -> io::Result<TcpSockets> {
-        watch.add(&waker.descriptor(), WAKER, true, false)?;
+    pub fn new(watch: Watch) -> io::Result<TcpSockets> {
         Ok(TcpSockets {
             listeners: BTreeMap::new(),
             connecting: BTreeMap::new(),
@@ -216,13 +208,15 @@ impl TcpSockets {
             tls.server().ok_or_else(none)?;
         }
         let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+        // Where it means that a port may be taken from another program, it is not asked for.
+        #[cfg(unix)]
         socket.set_reuse_address(true)?;
         socket.bind(&address.into())?;
         socket.listen(BACKLOG)?;
         socket.set_nonblocking(true)?;
-        let socket: TcpListener = socket.into();
+        let mut socket = TcpListener::from_std(socket.into());
         let bound = socket.local_addr()?;
-        self.watch.add(&socket, self.next, true, false)?;
+        self.watch.add(&mut socket, self.next, true, false)?;
         Ok((self.add_listener(Some(socket), door, tls.cloned()), bound))
     }
 
@@ -242,8 +236,8 @@ impl TcpSockets {
         place: Place,
         last: Option<u64>,
         links: &mut TcpLinks,
-    ) -> io::Result<Option<(ConnectionId, UnixStream)>> {
-        let (near, far) = UnixStream::pair()?;
+    ) -> io::Result<Option<(ConnectionId, Pipe)>> {
+        let (near, far) = sys::pipe()?;
         let mut role = Role::Dialled(last);
         if let Some(listener) = place.listener {
             let count = self.count(Some(listener));
@@ -254,10 +248,10 @@ impl TcpSockets {
             }
             role = listening.door.role();
         }
-        near.set_nonblocking(true)?;
+        let mut stream = Stream::piped(near)?;
         let id = self.take_id();
-        self.watch.add(&near, id, true, false)?;
-        self.add(now, id, (Stream::Pipe(near), place), role, links);
+        self.watch.add(&mut stream, id, true, false)?;
+        self.add(now, id, (stream, place), role, links);
         Ok(Some((id, far)))
     }
 
@@ -265,15 +259,15 @@ impl TcpSockets {
     pub fn join(
         &mut self,
         now: Time,
-        pipe: UnixStream,
+        pipe: Pipe,
         role: Role,
         links: &mut TcpLinks,
     ) -> io::Result<ConnectionId> {
-        pipe.set_nonblocking(true)?;
+        let mut stream = Stream::piped(pipe)?;
         let id = self.take_id();
-        self.watch.add(&pipe, id, true, false)?;
+        self.watch.add(&mut stream, id, true, false)?;
         let place = Place { address: INSIDE.to_owned(), ..Place::default() };
-        self.add(now, id, (Stream::Pipe(pipe), place), role, links);
+        self.add(now, id, (stream, place), role, links);
         Ok(id)
     }
 
@@ -318,14 +312,9 @@ impl TcpSockets {
         tls: Option<(&Tls, &str)>,
     ) -> io::Result<ConnectionId> {
         let tls = tls.map(|(tls, name)| tls.client(name)).transpose()?;
-        let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
-        socket.set_nonblocking(true)?;
-        match socket.connect(&address.into()) {
-            Err(error) if error.raw_os_error() != Some(libc::EINPROGRESS) => return Err(error),
-            _ => {}
-        }
+        let mut socket = TcpStream::connect(address)?;
         let id = self.take_id();
-        self.watch.add(&socket, id, false, true)?;
+        self.watch.add(&mut socket, id, false, true)?;
         self.connecting.insert(id, Connecting { socket, last, by, tls });
         Ok(id)
     }
@@ -434,10 +423,8 @@ impl TcpSockets {
         for _ in 0..CALLS_MAX {
             match socket.accept() {
                 Ok((stream, address)) if listening.door.has_room(count, &stream) => {
-                    if stream.set_nonblocking(true).is_ok() {
-                        count += 1;
-                        accepted.push((stream, address));
-                    }
+                    count += 1;
+                    accepted.push((stream, address));
                 }
                 Ok(_) => listening.refused += 1,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
@@ -455,7 +442,7 @@ impl TcpSockets {
         }
         for (socket, address) in accepted {
             self.tune(&socket, address);
-            let stream = match &tls {
+            let mut stream = match &tls {
                 None => Stream::Plain(socket),
                 Some(None) => continue,
                 // It fails for want of random numbers alone.
@@ -466,7 +453,7 @@ impl TcpSockets {
             };
             let place = Place { address: address.to_string(), listener: Some(id), ..Place::default() };
             let connection = self.take_id();
-            if self.watch.add(&stream, connection, true, false).is_err() {
+            if self.watch.add(&mut stream, connection, true, false).is_err() {
                 continue;
             }
             self.add(now, connection, (stream, place), role, links);
@@ -475,10 +462,9 @@ impl TcpSockets {
 
     fn connected(&mut self, now: Time, id: ConnectionId, links: &mut TcpLinks) {
         let Some(Connecting { socket, last, tls, .. }) = self.connecting.remove(&id) else { return };
-        let socket: TcpStream = match socket.take_error() {
-            Ok(None) => socket.into(),
-            Ok(Some(error)) | Err(error) => return links.handle_unreachable(id, &error.to_string()),
-        };
+        if let Ok(Some(error)) | Err(error) = socket.take_error() {
+            return links.handle_unreachable(id, &error.to_string());
+        }
         let address = match socket.peer_addr() {
             // The system may give out the very port that is dialled, and where nobody listens the two ends meet.
             Ok(address) if socket.local_addr().is_ok_and(|local| local == address) => {
@@ -491,14 +477,14 @@ impl TcpSockets {
         };
         self.tune(&socket, address);
         let address = address.to_string();
-        let stream = match tls {
+        let mut stream = match tls {
             None => Stream::Plain(socket),
             Some((tls, name)) => match ClientConnection::new(tls, name) {
                 Ok(tls) => Stream::Secure(Box::new(Secure::new(socket, tls))),
                 Err(error) => return links.handle_unreachable(id, &error.to_string()),
             },
         };
-        if let Err(error) = self.watch.change(&stream, id, true, false) {
+        if let Err(error) = self.watch.change(&mut stream, id, true, false) {
             return links.handle_unreachable(id, &error.to_string());
         }
         self.add(now, id, (stream, Place { address, ..Place::default() }), Role::Dialled(last), links);

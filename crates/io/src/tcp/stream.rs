@@ -1,30 +1,49 @@
 //! What carries a connection's bytes: a socket, a socket with TLS, or somebody else through a pipe.
 
 use std::io::{self, Read, Write};
-use std::net::{Shutdown, TcpStream};
-use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::net::UnixStream;
+use std::net::Shutdown;
+
+use mio::event::Source;
+use mio::net::TcpStream;
+use mio::{Interest, Registry, Token};
 
 use super::tls::Secure;
+use crate::sys;
+
+/// The end of a pipe inside this process, as it is waited for.
+#[cfg(unix)]
+pub(super) type Pipe = mio::net::UnixStream;
+#[cfg(windows)]
+pub(super) type Pipe = TcpStream;
+
+/// `epoll` and `kqueue` tell of what comes after a reading that left nothing behind (epoll(7)). On Windows a socket is told of again only
+/// after a reading that found nothing.
+const LESS_IS_ALL: bool = cfg!(unix);
 
 /// Bytes in order, both ways. Nothing here waits.
 pub(super) enum Stream {
     Plain(TcpStream),
     Secure(Box<Secure>),
     /// The other end of the pipe is held by a transport that is not ours.
-    Pipe(UnixStream),
+    Pipe(Pipe),
 }
 
 impl Stream {
+    /// What comes through a pipe.
+    pub fn piped(pipe: sys::Pipe) -> io::Result<Stream> {
+        pipe.set_nonblocking(true)?;
+        Ok(Stream::Pipe(Pipe::from_std(pipe)))
+    }
+
     /// What came, and whether there may be more; nothing is the end. What is encrypted is read into `encrypted` first.
     pub fn read(&mut self, buffer: &mut [u8], encrypted: &mut [u8]) -> io::Result<(usize, bool)> {
         let count = match self {
-            // A socket that gives less than there is room for has no more (epoll(7)). What TLS gives says nothing about its socket.
+            // What TLS gives says nothing about its socket.
             Stream::Secure(stream) => return Ok((stream.read(buffer, encrypted)?, true)),
             Stream::Plain(stream) => stream.read(buffer)?,
             Stream::Pipe(stream) => stream.read(buffer)?,
         };
-        Ok((count, count == buffer.len()))
+        Ok((count, count == buffer.len() || !LESS_IS_ALL))
     }
 
     /// Takes some: how many bytes.
@@ -80,12 +99,26 @@ impl Stream {
     }
 }
 
-impl AsFd for Stream {
-    fn as_fd(&self) -> BorrowedFd<'_> {
+impl Stream {
+    fn source(&mut self) -> &mut dyn Source {
         match self {
-            Stream::Plain(stream) => stream.as_fd(),
-            Stream::Secure(stream) => stream.socket().as_fd(),
-            Stream::Pipe(stream) => stream.as_fd(),
+            Stream::Plain(stream) => stream,
+            Stream::Secure(stream) => stream.socket(),
+            Stream::Pipe(stream) => stream,
         }
+    }
+}
+
+impl Source for Stream {
+    fn register(&mut self, registry: &Registry, token: Token, interest: Interest) -> io::Result<()> {
+        self.source().register(registry, token, interest)
+    }
+
+    fn reregister(&mut self, registry: &Registry, token: Token, interest: Interest) -> io::Result<()> {
+        self.source().reregister(registry, token, interest)
+    }
+
+    fn deregister(&mut self, registry: &Registry) -> io::Result<()> {
+        self.source().deregister(registry)
     }
 }

@@ -4,9 +4,10 @@
 //! holds the interpreter's lock.
 
 use std::io::{self, Read, Write};
-use std::net::{Shutdown, TcpStream};
+use std::net::Shutdown;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
+use mio::net::TcpStream;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::ring::cipher_suite::TLS13_AES_128_GCM_SHA256;
 use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
@@ -204,8 +205,8 @@ impl Secure {
         Secure { socket, tls }
     }
 
-    pub fn socket(&self) -> &TcpStream {
-        &self.socket
+    pub fn socket(&mut self) -> &mut TcpStream {
+        &mut self.socket
     }
 
     /// The first name in the other end's certificate, once it showed one that is valid.

@@ -9,17 +9,19 @@ mod open;
 mod own_filter;
 #[cfg(any(not(target_os = "linux"), test))]
 mod plain;
-mod receive;
+pub(crate) mod receive;
 mod route_news;
 mod sockets;
-pub(crate) mod sys;
 mod waker;
 mod watch;
 
-#[cfg(not(target_os = "linux"))]
-use plain::{receive_batch, send_segmented, wake_channel};
 #[cfg(target_os = "linux")]
-use sys::linux::{receive_batch, send_segmented, wake_channel};
+use crate::sys::linux::{receive_batch, refuses_to_cut, send_segmented, wake_channel};
+#[cfg(not(target_os = "linux"))]
+use {
+    crate::sys::wake_channel,
+    plain::{receive_batch, refuses_to_cut, send_segmented},
+};
 
 pub use address::{LinkAddress, SocketOptions};
 pub use receive::{ReceiveBuffers, Run, RunMut};

@@ -5,10 +5,12 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 
 use socket2::{Domain, InterfaceIndexOrAddress, Protocol, Socket, Type};
 
-use super::{LinkAddress, SocketOptions};
 #[cfg(target_os = "linux")]
-use super::{own_filter, sys};
+use super::own_filter;
+use super::{LinkAddress, SocketOptions};
 use crate::interfaces::{self, Interface, InterfaceInfo};
+#[cfg(target_os = "linux")]
+use crate::sys;
 
 /// Sockets ready for use, and the interface they are on unless the routing table decides.
 pub(super) struct Opened {
@@ -124,9 +126,19 @@ fn open_group(group: &SocketAddr, info: &InterfaceInfo, options: &SocketOptions)
     let socket = new_socket(group, options)?;
     // Several processes of one machine listen to one group.
     socket.set_reuse_address(true)?;
-    #[cfg(not(target_os = "linux"))]
+    #[cfg(all(unix, not(target_os = "linux")))]
     socket.set_reuse_port(true)?;
+    // Windows has programs bind to no group, gives them those that they joined, and asks here whether they hear this machine.
+    #[cfg(windows)]
+    {
+        if group.is_ipv6() {
+            socket.set_multicast_loop_v6(options.loopback)?;
+        } else {
+            socket.set_multicast_loop_v4(options.loopback)?;
+        }
+    }
     let bind_to = match group {
+        group if cfg!(windows) => SocketAddr::new(unspecified(group).ip(), group.port()),
         SocketAddr::V4(_) => *group,
         SocketAddr::V6(group) => SocketAddrV6::new(*group.ip(), group.port(), 0, info.index).into(),
     };
@@ -193,10 +205,8 @@ fn new_socket(address: &SocketAddr, options: &SocketOptions) -> io::Result<Socke
     socket.set_nonblocking(true)?;
     if address.is_ipv6() {
         socket.set_only_v6(true)?;
-        socket.set_tclass_v6(u32::from(options.dscp) << 2)?;
-    } else {
-        socket.set_tos_v4(u32::from(options.dscp) << 2)?;
     }
+    set_dscp(&socket, address, options.dscp)?;
     set_buffers(&socket, options)?;
     // Without it nobody knows how long a datagram lay unread.
     #[cfg(target_os = "linux")]
@@ -207,6 +217,26 @@ fn new_socket(address: &SocketAddr, options: &SocketOptions) -> io::Result<Socke
         let _ = sys::linux::set_option(&socket, libc::SOL_UDP, libc::UDP_GRO, 1);
     }
     Ok(socket)
+}
+
+#[cfg(not(windows))]
+fn set_dscp(socket: &Socket, address: &SocketAddr, dscp: u8) -> io::Result<()> {
+    if address.is_ipv6() {
+        socket.set_tclass_v6(u32::from(dscp) << 2)
+    } else {
+        socket.set_tos_v4(u32::from(dscp) << 2)
+    }
+}
+
+/// Windows takes the call and marks nothing: the administrator's policy does.
+#[cfg(windows)]
+fn set_dscp(_: &Socket, _: &SocketAddr, dscp: u8) -> io::Result<()> {
+    if dscp == 0 {
+        return Ok(());
+    }
+    Err(invalid(format!(
+        "dscp is {dscp}, and Windows lets no program choose it: make a QoS policy, and leave dscp at 0"
+    )))
 }
 
 /// Asks for more than the system's limit first, which root may have, and then for what anybody may.

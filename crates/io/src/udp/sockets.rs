@@ -3,7 +3,6 @@
 
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
-use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -11,8 +10,11 @@ use std::time::Duration;
 use socket2::SockRef;
 
 use super::route_news::RouteNews;
-use super::{LinkAddress, ReceiveBuffers, SocketOptions, Waker, open, receive_batch, send_segmented, sys};
+use super::{
+    LinkAddress, ReceiveBuffers, SocketOptions, Waker, open, receive_batch, refuses_to_cut, send_segmented,
+};
 use crate::interfaces::{self, Interface, InterfaceInfo, Standing};
+use crate::sys;
 
 /// The largest run: what fits in one UDP datagram over IPv4.
 pub const RUN_BYTES_MAX: usize = 65_507;
@@ -193,8 +195,8 @@ impl Sockets {
         // What there is not is stood for by another one.
         let news = self.news.as_ref().map_or(waker, |news| news.descriptor());
         let items = [
-            (self.group.as_fd(), false),
-            (self.sending().as_fd(), want_write),
+            (sys::borrow(&self.group), false),
+            (sys::borrow(self.sending()), want_write),
             (waker, false),
             (news, false),
         ];
@@ -243,12 +245,6 @@ impl Sockets {
         }
         Ok(sent)
     }
-}
-
-/// No such offload, or not for datagrams of this size on this device.
-fn refuses_to_cut(error: &io::Error) -> bool {
-    error.kind() == io::ErrorKind::Unsupported
-        || matches!(error.raw_os_error(), Some(libc::EIO | libc::EINVAL | libc::EMSGSIZE | libc::EOPNOTSUPP))
 }
 
 fn invalid(message: String) -> io::Error {

@@ -133,7 +133,7 @@ fn a_kernel_that_refuses_to_cut_runs_is_asked_once() {
     let address = on_loopback(GROUP_V4, free_port());
     let (sender, receiver) = (open(&address), open(&address));
     // Segmentation offload needs checksums, so a socket without them is refused it.
-    sys::linux::set_option(sender.sending(), libc::SOL_SOCKET, libc::SO_NO_CHECK, 1).unwrap();
+    crate::sys::linux::set_option(sender.sending(), libc::SOL_SOCKET, libc::SO_NO_CHECK, 1).unwrap();
     assert!(sender.cuts_runs_of(1400));
     assert_eq!(sender.send_run(address.group, &numbered(4200), 1400).unwrap(), 4200);
     assert_eq!(receive(&receiver, Which::Group, 3).len(), 3);
@@ -304,7 +304,7 @@ fn errors_say_what_was_asked_and_what_would_do() {
 }
 
 #[test]
-fn the_plain_fallbacks_receive_and_wake() {
+fn the_plain_fallbacks_receive() {
     let sockets = open(&on_loopback(GROUP_V4, free_port()));
     let other = UdpSocket::bind("127.0.0.1:0").unwrap();
     other.send_to(b"one", sockets.local_addr().unwrap()).unwrap();
@@ -315,5 +315,5 @@ fn the_plain_fallbacks_receive_and_wake() {
     assert_eq!(buffers.runs().map(|run| run.bytes).collect::<Vec<_>>(), [b"one", b"two"]);
     let refused = plain::send_segmented(own, &other.local_addr().unwrap(), b"xx", 1).unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Unsupported);
-    plain::wake_channel().unwrap();
+    assert!(plain::refuses_to_cut(&refused));
 }

@@ -1,12 +1,11 @@
 //! Waking a thread that waits for its sockets.
 
-use std::fs::File;
 use std::io::{self, Read, Write};
-use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::wake_channel;
+use crate::sys::{self, Borrowed, WakeEnd};
 
 /// Makes [`Sockets::wait`](super::Sockets::wait) return, from any thread.
 ///
@@ -16,20 +15,16 @@ pub struct Waker(Arc<WakeChannel>);
 
 #[derive(Debug)]
 struct WakeChannel {
-    reader: File,
+    reader: WakeEnd,
     /// None where the same descriptor does for both.
-    writer: Option<File>,
+    writer: Option<WakeEnd>,
     pending: AtomicBool,
 }
 
 impl Waker {
     pub(crate) fn new() -> io::Result<Self> {
         let (reader, writer) = wake_channel()?;
-        Ok(Self(Arc::new(WakeChannel {
-            reader: reader.into(),
-            writer: writer.map(File::from),
-            pending: AtomicBool::new(false),
-        })))
+        Ok(Self(Arc::new(WakeChannel { reader, writer, pending: AtomicBool::new(false) })))
     }
 
     /// Wakes the waiting thread, or the next that waits.
@@ -41,8 +36,8 @@ impl Waker {
         }
     }
 
-    pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
-        self.0.reader.as_fd()
+    pub(crate) fn descriptor(&self) -> Borrowed<'_> {
+        sys::borrow(&self.0.reader)
     }
 
     /// Takes the wake-up back. What was published before a `wake` that this swallows is visible afterwards.

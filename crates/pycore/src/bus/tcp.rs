@@ -3,12 +3,12 @@
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroU32;
-use std::os::fd::{IntoRawFd as _, RawFd};
 use std::sync::Arc;
 
 use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
+use shoal_io::Descriptor;
 use shoal_io::tcp::{Certificates, Congestion, Door, Place, TcpNet};
 use shoal_node::tcp::{Over, TcpNews};
 
@@ -170,11 +170,11 @@ impl TcpLinks {
         identity: String,
         listener: Option<u64>,
         last: Option<u64>,
-    ) -> PyResult<Option<(u64, RawFd)>> {
+    ) -> PyResult<Option<(u64, Descriptor)>> {
         let place = Place { address, identity, listener };
         let taken = self.with(py, |tcp| tcp.adopt(place, last))?;
         let taken = taken.map_err(|error| PyOSError::new_err(error.to_string()))?;
-        Ok(taken.map(|(connection, pipe)| (connection, pipe.into_raw_fd())))
+        Ok(taken.map(|(connection, pipe)| (connection, shoal_io::into_descriptor(pipe))))
     }
 
     /// Makes a connection with another node of this process: its number. `last` as of `dial`.
