@@ -544,6 +544,7 @@ class Connection:
 
     def flush_persistent(self, timeout_s: float | None) -> None:
         """Wait until persistent messages are stored."""
+        self.check_here()
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         for persistence in list(self._persistences.values()):
             left_s = None if deadline is None else max(deadline - time.monotonic(), 0.0)

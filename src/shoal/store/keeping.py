@@ -45,7 +45,12 @@ class Keeper:
         self._said: set[Notice] = set()
         self._topics: list[dict[str, Any]] = []
         self._topics_at = (0.0, -1)
-        self._reconcile()
+        try:
+            self._reconcile()
+        except sqlite3.Error as error:
+            # On a full disk the store starts: consuming and retention make room.
+            projection.leave_file(error)
+            self._reconcile()
 
     def _reconcile(self) -> None:
         """Make the projection anew if it is not of this log, or ahead of it."""

@@ -76,14 +76,26 @@ class Projection:
         except sqlite3.DatabaseError:
             with contextlib.suppress(UnboundLocalError):
                 database.close()
-        self.rebuilt = True
-        for suffix in ("", "-wal", "-shm"):
-            self._path.with_name(self._path.name + suffix).unlink(missing_ok=True)
+        self._remove_files()
         try:
             return self._make(self._path)
         except sqlite3.OperationalError as error:
-            notices.PROJECTION_IN_MEMORY(path=self._path, why=error).log(log)
-            return self._make(":memory:")
+            return self._make_in_memory(error)
+
+    def _remove_files(self) -> None:
+        self.rebuilt = True
+        for suffix in ("", "-wal", "-shm"):
+            self._path.with_name(self._path.name + suffix).unlink(missing_ok=True)
+
+    def _make_in_memory(self, why: sqlite3.Error) -> sqlite3.Connection:
+        notices.PROJECTION_IN_MEMORY(path=self._path, why=why).log(log)
+        return self._make(":memory:")
+
+    def leave_file(self, why: sqlite3.Error) -> None:
+        """Begin anew in memory, because the file cannot be written."""
+        self._database.close()
+        self._remove_files()
+        self._database = self._make_in_memory(why)
 
     def _make(self, path: Path | str) -> sqlite3.Connection:
         database = self._connect(path)

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+import threading
 from collections.abc import Callable
 
 import pytest
@@ -89,3 +90,25 @@ def test_a_child_gets_nothing_of_its_parents_event_loop(domain: str, store: Plai
                 assert refused_in_child(consumer.receive_nowait, receive) == 2
 
     asyncio.run(main())
+
+
+def test_a_child_does_not_wait_for_what_a_thread_of_its_parent_holds(
+    bus: shoal.Bus, store: PlainStore
+) -> None:
+    bus.queue("orders").send(1)
+    (persistence,) = bus._connection._persistences.values()
+    held, forked = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with persistence.channel.lock:
+            held.set()
+            forked.wait(PATIENCE_S)
+
+    holder = threading.Thread(target=hold)
+    holder.start()
+    held.wait(PATIENCE_S)
+    try:
+        assert refused_in_child(lambda: bus.flush(1)) == 1
+    finally:
+        forked.set()
+        holder.join()
