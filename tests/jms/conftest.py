@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from store_node import listening_url
 
 import shoal
 from shoal import jms
@@ -30,6 +31,7 @@ EVERYWHERE = [
     ("tcp", "embedded"),
     ("router", "embedded"),
     ("norm", "process"),
+    ("tcp", "process"),
 ]
 #: How long anything may take before a test gives up on it.
 PATIENCE_S = 30.0
@@ -95,7 +97,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         places = [
             each
             for each in EVERYWHERE
-            if (each[0] in ("inproc", "norm") if uses_store else each[1] == "embedded")
+            if (each != ("tcp", "embedded") if uses_store else each[1] == "embedded")
         ]
         metafunc.parametrize("place", places, ids=["-".join(each) for each in places])
 
@@ -126,10 +128,10 @@ def two_nodes(link: str, open_nodes: contextlib.ExitStack) -> tuple[shoal.Bus, s
         one, other = (open_nodes.enter_context(shoal.connect("norm://", **options)) for _ in range(2))
     elif link == "tcp":
         one = open_nodes.enter_context(shoal.listen("tcp://127.0.0.1:0"))
-        other = open_nodes.enter_context(shoal.connect(one.links[0].url))
+        other = open_nodes.enter_context(shoal.connect(listening_url(one)))
     elif link == "router":
         router = open_nodes.enter_context(shoal.listen("tcp://127.0.0.1:0", router=True))
-        one, other = (open_nodes.enter_context(shoal.connect(router.links[0].url)) for _ in range(2))
+        one, other = (open_nodes.enter_context(shoal.connect(listening_url(router))) for _ in range(2))
     else:
         raise pytest.UsageError(f"SHOAL_JMS_LINK is {link!r}, and must be inproc, norm, tcp or router")
     return one, other
@@ -160,11 +162,11 @@ def open_stored(link: str, store: str, directory: Path) -> Iterator[shoal.Bus]:
             yield enter(shoal.connect(url, **(options if link == "norm" else {})))
         elif link == "tcp":
             keeper = enter(shoal.listen("tcp://127.0.0.1:0", store=directory, router=True))
-            yield enter(shoal.connect(keeper.links[0].url))
+            yield enter(shoal.connect(listening_url(keeper)))
         elif link == "router":
             router = enter(shoal.listen("tcp://127.0.0.1:0", router=True))
-            enter(shoal.connect(router.links[0].url, store=directory))
-            yield enter(shoal.connect(router.links[0].url))
+            enter(shoal.connect(listening_url(router), store=directory))
+            yield enter(shoal.connect(listening_url(router)))
         elif link == "norm":
             yield enter(shoal.connect("norm://", store=directory, **options))
         else:

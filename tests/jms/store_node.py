@@ -8,6 +8,12 @@ import sys
 import shoal
 
 
+def listening_url(node: shoal.Bus) -> str:
+    """Where a node listens. The connection of a store beside it is one of its links, too."""
+    (url,) = [link.url for link in node.links if link.role == "listen"]
+    return url
+
+
 def main(link: str, directory: str, domain: str) -> None:
     """Keep a store, and print the URL by which others reach it."""
     if link == "tcp":
@@ -15,7 +21,7 @@ def main(link: str, directory: str, domain: str) -> None:
     else:
         node = shoal.connect("norm://", domain=domain, interface="lo", store=directory)
     with node:
-        print(node.links[0].url if link == "tcp" else "norm://", flush=True)
+        print(listening_url(node) if link == "tcp" else "norm://", flush=True)
         sys.stdin.read()
 
 
