@@ -112,6 +112,7 @@ impl TestLink {
         let (mut framed, mut record) = (Vec::new(), Vec::new());
         self.fed += 1;
         let times = Mark {
+            answered: None,
             timestamp_us: 1,
             clock_us: 0,
             version: 0,

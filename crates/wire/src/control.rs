@@ -124,6 +124,16 @@ pub struct PassedOn {
     pub again: Option<Duration>,
 }
 
+/// A [`Replay`](crate::Replay) that is answered by what follows in the stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Answered {
+    /// Who asked, eight bytes.
+    pub asker: u64,
+    /// The version of its interest that it had announced when it asked. Numbers that are skipped from here on were decided under
+    /// that version or a later one.
+    pub version: u64,
+}
+
 /// What messages do not carry one by one: whose those that follow are, when they were published, and the number of the
 /// first. Each of them has the number after that of the one before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -144,18 +154,22 @@ pub struct Mark {
     /// What the mark before it said as `timestamp_us`; 0 if there was none. Who missed that one knows by it when the
     /// messages in between were published, as it knows their numbers by counting back.
     pub earlier_us: u64,
+    /// Whose request it answers, if it does: everything from this number on follows.
+    pub answered: Option<Answered>,
 }
 
 impl Mark {
     const HAS_SOURCE: u8 = 1 << 0;
     const IS_AGAIN: u8 = 1 << 1;
+    const ANSWERS: u8 = 1 << 2;
 
     /// Appends the record.
     pub fn write(self, out: &mut Vec<u8>) {
         out.push(RecordKind::Mark.first_byte());
         let again = self.source.and_then(|source| source.again);
         let is_again = if again.is_some() { Self::IS_AGAIN } else { 0 };
-        out.push(self.source.map_or(0, |_| Self::HAS_SOURCE | is_again));
+        let answers = if self.answered.is_some() { Self::ANSWERS } else { 0 };
+        out.push(self.source.map_or(0, |_| Self::HAS_SOURCE | is_again) | answers);
         if let Some(PassedOn { publisher, hops, .. }) = self.source {
             out.extend_from_slice(&publisher.to_be_bytes());
             out.push(hops);
@@ -168,6 +182,10 @@ impl Mark {
         write_varint(out, self.earlier_us);
         if let Some(age) = again {
             write_varint(out, u64::try_from(age.as_micros()).unwrap_or(u64::MAX));
+        }
+        if let Some(Answered { asker, version }) = self.answered {
+            out.extend_from_slice(&asker.to_be_bytes());
+            write_varint(out, version);
         }
     }
 
@@ -191,9 +209,14 @@ impl Mark {
             clock_us: cursor.varint("sender's clock")?,
             version: cursor.varint("announced version")?,
             earlier_us: cursor.varint("earlier timestamp")?,
+            answered: None,
         };
         if let Some(source) = mark.source.as_mut().filter(|_| flags & Self::IS_AGAIN != 0) {
             source.again = Some(Duration::from_micros(cursor.varint("age")?));
+        }
+        if flags & Self::ANSWERS != 0 {
+            let asker = u64::from_be_bytes(cursor.array("asking publisher")?);
+            mark.answered = Some(Answered { asker, version: cursor.varint("version of its interest")? });
         }
         Ok(mark)
     }
@@ -213,6 +236,8 @@ pub enum SkipReason {
     /// None: nothing more comes this way for now, because another one is used. Of the chain that the mark before it names, or of any
     /// chain if the number is 0.
     Rests,
+    /// They are older than the interest of the node that asked by age.
+    Older,
     /// A reason that a later version added.
     Other(u64),
 }
@@ -226,6 +251,7 @@ impl SkipReason {
             Self::Expired => 2,
             Self::Lost => 3,
             Self::Rests => 4,
+            Self::Older => 5,
             Self::Other(number) => number,
         }
     }
@@ -237,6 +263,7 @@ impl SkipReason {
             2 => Self::Expired,
             3 => Self::Lost,
             4 => Self::Rests,
+            5 => Self::Older,
             other => Self::Other(other),
         }
     }
@@ -286,6 +313,26 @@ impl Skip {
             checked(skip.last())?;
         }
         Ok(skip)
+    }
+}
+
+/// In a lane for messages: from here on its sender does not count on a node any more, and what it skips may have been for that node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Forgets {
+    /// The node's id, four bytes.
+    pub node: u32,
+}
+
+impl Forgets {
+    /// Appends the record.
+    pub fn write(self, out: &mut Vec<u8>) {
+        out.push(RecordKind::Forgets.first_byte());
+        out.extend_from_slice(&self.node.to_be_bytes());
+    }
+
+    /// Reads the record.
+    pub fn read(record: &[u8]) -> Result<Forgets, DecodeError> {
+        Ok(Forgets { node: u32::from_be_bytes(after_kind(record).array("forgotten node")?) })
     }
 }
 
@@ -379,8 +426,15 @@ mod tests {
         comes_back(RecordKind::Welcome, &welcome, Welcome::write, Welcome::read);
 
         let passed = |again| Some(PassedOn { publisher: 0x1234_5678_9abc_def0, hops: 3, again });
-        for source in [None, passed(None), passed(Some(Duration::from_micros(1_234_567)))] {
+        let answered = Some(Answered { asker: 1 << 60, version: 300 });
+        for (source, answered) in [
+            (None, None),
+            (passed(None), None),
+            (None, answered),
+            (passed(Some(Duration::from_micros(1_234_567))), answered),
+        ] {
             let mark = Mark {
+                answered,
                 source,
                 chain: 2,
                 number: 12,
@@ -398,12 +452,16 @@ mod tests {
             SkipReason::Expired,
             SkipReason::Lost,
             SkipReason::Rests,
+            SkipReason::Older,
             SkipReason::Other(9),
         ];
         for reason in reasons {
             let skip = Skip { reason, number: 300, count: 1 << 20 };
             comes_back(RecordKind::Skip, &skip, |record, out| record.write(out), Skip::read);
         }
+
+        let forgets = Forgets { node: u32::MAX - 1 };
+        comes_back(RecordKind::Forgets, &forgets, |record, out| record.write(out), Forgets::read);
 
         let goodbye = Goodbye { domain: 5, publisher: 6, last: vec![(0, 0), (3, 1 << 50)] };
         comes_back(RecordKind::Goodbye, &goodbye, Goodbye::write, Goodbye::read);
@@ -443,6 +501,7 @@ mod tests {
                 clock_us: 0,
                 version: 0,
                 earlier_us: 0,
+                answered: None,
             };
             zero.write(&mut record);
             assert_eq!(Mark::read(&record), Err(DecodeError::Number { number }));

@@ -41,7 +41,9 @@ mod varint;
 
 pub use announce::{Announce, AnnounceHeader, Announced, Announcement, FACT_ROLES, Fact, Roles};
 pub use body::{ArrayLayout, ArrayOrder, BodyKind};
-pub use control::{Goodbye, Heartbeat, Mark, PassedOn, Position, Skip, SkipReason, Welcome};
+pub use control::{
+    Answered, Forgets, Goodbye, Heartbeat, Mark, PassedOn, Position, Skip, SkipReason, Welcome,
+};
 pub use destination::{Destination, DestinationKind};
 pub use error::{DecodeError, EncodeError, MessageIdError, TopicError};
 pub use fields::HeaderFields;
@@ -53,7 +55,7 @@ pub use priority::{Priority, PriorityClass};
 pub use properties::{Properties, PropertiesWriter, PropertyIter};
 pub use record::{RecordKind, WIRE_VERSION};
 pub use reply_status::ReplyStatus;
-pub use routing::{About, Answer, LinkState, Loser, Question, Reach};
+pub use routing::{About, Answer, Lacking, LinkState, Loser, Question, Reach, Replay};
 pub use topic::{Topic, TopicBuf, is_reserved};
 pub use topic_pattern::{PatternLevel, PatternLevels, TopicPattern};
 pub use topic_text::{Levels, TopicForm};

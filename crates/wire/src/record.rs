@@ -35,6 +35,10 @@ pub enum RecordKind {
     Question,
     /// A router's answer.
     Answer,
+    /// A node asks a neighbour for what it lacks of chains.
+    Replay,
+    /// A sender does not count on a node any more.
+    Forgets,
     /// A kind this version does not know; to be skipped.
     Unknown(u8),
 }
@@ -50,6 +54,8 @@ impl RecordKind {
     const LINK_STATE: u8 = 8;
     const QUESTION: u8 = 9;
     const ANSWER: u8 = 10;
+    const REPLAY: u8 = 11;
+    const FORGETS: u8 = 12;
 
     /// The kind of a record, from its bytes.
     #[inline]
@@ -70,6 +76,8 @@ impl RecordKind {
             Self::LINK_STATE => Self::LinkState,
             Self::QUESTION => Self::Question,
             Self::ANSWER => Self::Answer,
+            Self::REPLAY => Self::Replay,
+            Self::FORGETS => Self::Forgets,
             kind => Self::Unknown(kind),
         })
     }
@@ -88,6 +96,8 @@ impl RecordKind {
             Self::LinkState => Self::LINK_STATE,
             Self::Question => Self::QUESTION,
             Self::Answer => Self::ANSWER,
+            Self::Replay => Self::REPLAY,
+            Self::Forgets => Self::FORGETS,
             Self::Unknown(kind) => kind & KIND_MASK,
         }
     }

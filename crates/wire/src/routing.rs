@@ -7,6 +7,7 @@ use std::num::NonZeroU32;
 
 use crate::control::after_kind;
 use crate::error::DecodeError;
+use crate::limits::NUMBER_MAX;
 use crate::record::RecordKind;
 use crate::varint::write_varint;
 
@@ -227,6 +228,73 @@ impl Answer {
     }
 }
 
+/// From where on a node lacks a chain.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Lacking {
+    /// Who publishes it, eight bytes.
+    pub publisher: u64,
+    /// Which of its chains.
+    pub chain: u32,
+    /// The number that should come next; 0 if nothing of the chain is known.
+    pub next: u64,
+    /// If nothing is known: messages of the last so many milliseconds are asked for.
+    pub age_ms: u64,
+}
+
+/// A node asks a neighbour for what it lacks of chains. The answer is in the lanes for messages, behind a
+/// [`Mark`](crate::Mark) that names the asker.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Replay {
+    /// Who asks, eight bytes.
+    pub from: u64,
+    /// Who is asked, eight bytes; 0 for every router on the link.
+    pub to: u64,
+    /// The version of its interest that the asker announced before.
+    pub version: u64,
+    /// What it lacks.
+    pub chains: Vec<Lacking>,
+}
+
+impl Replay {
+    /// Chains of one record, at the most.
+    pub const CHAINS_MAX: usize = 4096;
+
+    /// Appends the record.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        out.push(RecordKind::Replay.first_byte());
+        out.extend_from_slice(&self.from.to_be_bytes());
+        out.extend_from_slice(&self.to.to_be_bytes());
+        write_varint(out, self.version);
+        write_varint(out, self.chains.len() as u64);
+        for lacking in &self.chains {
+            out.extend_from_slice(&lacking.publisher.to_be_bytes());
+            write_varint(out, lacking.chain.into());
+            write_varint(out, lacking.next);
+            if lacking.next == 0 {
+                write_varint(out, lacking.age_ms);
+            }
+        }
+    }
+
+    /// Reads the record.
+    pub fn read(record: &[u8]) -> Result<Replay, DecodeError> {
+        let mut cursor = after_kind(record);
+        let from = u64::from_be_bytes(cursor.array("asking publisher")?);
+        let to = u64::from_be_bytes(cursor.array("asked publisher")?);
+        let version = cursor.varint("version of its interest")?;
+        let count = cursor.varint_up_to("number of chains", Self::CHAINS_MAX as u64)?;
+        let mut chains = Vec::new();
+        for _ in 0..count {
+            let publisher = u64::from_be_bytes(cursor.array("publisher")?);
+            let chain = cursor.varint32("chain")?;
+            let next = cursor.varint_up_to("message number", NUMBER_MAX)?;
+            let age_ms = if next == 0 { cursor.varint("age")? } else { 0 };
+            chains.push(Lacking { publisher, chain, next, age_ms });
+        }
+        Ok(Replay { from, to, version, chains })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -262,18 +330,33 @@ mod tests {
         let silent = vec![1, u32::MAX];
         let answer =
             Answer { from: 9, to: 5, number: 1 << 40, is_pending: true, silent, is_stale: true, losers };
-        let mut records = vec![Vec::new(); 3];
+        let replay = Replay {
+            from: 1 << 63,
+            to: 0,
+            version: 300,
+            chains: vec![
+                Lacking { publisher: 7, chain: 2, next: 1 << 40, age_ms: 0 },
+                Lacking { publisher: 8, chain: 3, next: 0, age_ms: 30_000 },
+            ],
+        };
+        let mut records = vec![Vec::new(); 4];
         state.write(&mut records[0]);
         question.write(&mut records[1]);
         answer.write(&mut records[2]);
+        replay.write(&mut records[3]);
         assert_eq!(LinkState::read(&records[0]), Ok(state));
         assert_eq!(Question::read(&records[1]), Ok(question));
         assert_eq!(Answer::read(&records[2]), Ok(answer));
+        assert_eq!(Replay::read(&records[3]), Ok(replay));
         for record in &records {
             for length in 0..record.len() {
                 let cut = &record[..length];
-                let all =
-                    [LinkState::read(cut).is_err(), Question::read(cut).is_err(), Answer::read(cut).is_err()];
+                let all = [
+                    LinkState::read(cut).is_err(),
+                    Question::read(cut).is_err(),
+                    Answer::read(cut).is_err(),
+                    Replay::read(cut).is_err(),
+                ];
                 assert!(all.contains(&true));
             }
         }
@@ -288,5 +371,11 @@ mod tests {
         record.extend([0; 18]);
         write_varint(&mut record, 1 << 40);
         assert!(matches!(LinkState::read(&record), Err(DecodeError::CountClaim { .. })));
+        let lacking = Lacking { publisher: 7, chain: 2, next: 1, age_ms: 0 };
+        for (chains, is_taken) in [(Replay::CHAINS_MAX, true), (Replay::CHAINS_MAX + 1, false)] {
+            let mut record = Vec::new();
+            Replay { from: 1, to: 2, version: 3, chains: vec![lacking; chains] }.write(&mut record);
+            assert_eq!(Replay::read(&record).is_ok(), is_taken);
+        }
     }
 }

@@ -92,6 +92,7 @@ fn the_beginning_of_a_stream_is_what_is_written() {
         clock_us: 1_000_000,
         version: 7,
         earlier_us: 0,
+        answered: None,
     };
     let skip = Skip { reason: SkipReason::Unwanted, number: 300, count: 2 };
     assert_eq!(skip.next(), 302);

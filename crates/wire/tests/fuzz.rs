@@ -2,10 +2,11 @@
 
 use proptest::prelude::*;
 use shoal_wire::{
-    Announce, AnnounceHeader, Announcement, ArrayLayout, BodyKind, Destination, DestinationKind, Fact,
-    Filter, FilterKind, Goodbye, HeaderFields, Heartbeat, InterestEntry, Mark, MessageId, MessageView,
-    NumberedEntry, Outgoing, PassedOn, Position, PropertiesWriter, RecordKind, ReplyStatus, Scalar, Skip,
-    SkipReason, Topic, TopicPattern, Typed, Welcome, check_value,
+    Announce, AnnounceHeader, Announcement, Answer, Answered, ArrayLayout, BodyKind, Destination,
+    DestinationKind, Fact, Filter, FilterKind, Forgets, Goodbye, HeaderFields, Heartbeat, InterestEntry,
+    Lacking, LinkState, Mark, MessageId, MessageView, NumberedEntry, Outgoing, PassedOn, Position,
+    PropertiesWriter, Question, RecordKind, Replay, ReplyStatus, Scalar, Skip, SkipReason, Topic,
+    TopicPattern, Typed, Welcome, check_value,
 };
 
 const FIELDS: u8 = 1 << 4;
@@ -83,6 +84,13 @@ fn read_as_control(record: &[u8]) {
     let _ = Mark::read(record);
     let _ = Skip::read(record).map(Skip::next);
     let _ = Goodbye::read(record);
+    let _ = Forgets::read(record);
+    let _ = LinkState::read(record);
+    let _ = Question::read(record);
+    let _ = Answer::read(record);
+    if let Ok(replay) = Replay::read(record) {
+        assert!(replay.chains.len() < record.len(), "everything that is made takes a byte at least");
+    }
     if let Ok(announce) = Announce::read(record) {
         let made =
             announce.added.len() + announce.removed.len() + announce.missing.len() + announce.facts.len();
@@ -91,7 +99,7 @@ fn read_as_control(record: &[u8]) {
 }
 
 fn control_records() -> Vec<Vec<u8>> {
-    let mut records = vec![Vec::new(); 5];
+    let mut records = vec![Vec::new(); 7];
     Heartbeat { domain: 1, publisher: 2, version: 300 }.write(&mut records[0]);
     let position = Position { stream: 3, segment: 1 << 20, chain: 3, number: 1 << 33, missed_from: 5 };
     Welcome { from: 1, to: 2, positions: vec![position; 4] }.write(&mut records[1]);
@@ -103,10 +111,14 @@ fn control_records() -> Vec<Vec<u8>> {
         clock_us: 1 << 40,
         version: 9,
         earlier_us: 1,
+        answered: Some(Answered { asker: 3, version: 300 }),
     }
     .write(&mut records[2]);
     Skip { reason: SkipReason::Dropped, number: 1 << 33, count: 7 }.write(&mut records[3]);
     Goodbye { domain: 1, publisher: 2, last: vec![(1, 7), (2, 1 << 40)] }.write(&mut records[4]);
+    Forgets { node: 1 << 20 }.write(&mut records[5]);
+    let lacking = Lacking { publisher: 7, chain: 2, next: 0, age_ms: 1 << 20 };
+    Replay { from: 1, to: 2, version: 300, chains: vec![lacking; 4] }.write(&mut records[6]);
     let filters = vec![Filter { kind: FilterKind::Selector, bytes: &[1; 40] }];
     let entry = InterestEntry {
         persistent_only: true,

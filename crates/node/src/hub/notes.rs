@@ -214,7 +214,7 @@ impl Notes {
             SkipReason::Unwanted => {
                 self.skips.add(now, first, last, |(first, last)| lost(first, last, told));
             }
-            SkipReason::Expired | SkipReason::Rests => {}
+            SkipReason::Expired | SkipReason::Rests | SkipReason::Older => {}
             SkipReason::Dropped | SkipReason::Lost | SkipReason::Other(_) => lost(first, last, told),
         }
         self.number = skip.next();

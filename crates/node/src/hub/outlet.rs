@@ -206,6 +206,7 @@ impl Outlet {
             clock_us: stamp.clock.as_nanos() / 1000,
             version: self.version,
             earlier_us,
+            answered: None,
         });
     }
 
@@ -359,6 +360,7 @@ impl Outlet {
                 clock_us,
                 version,
                 earlier_us: said.map_or(0, |(timestamp_us, _)| timestamp_us),
+                answered: None,
             };
             // A skip belongs to the chain that the mark before it names.
             if said.is_none() {
@@ -475,6 +477,7 @@ impl Outlet {
             clock_us,
             version: self.version,
             earlier_us: timestamp_us,
+            answered: None,
         });
     }
 
@@ -582,6 +585,7 @@ impl Outlet {
             clock_us,
             version: self.version,
             earlier_us: timestamp_us,
+            answered: None,
         });
     }
 }

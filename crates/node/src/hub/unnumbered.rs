@@ -94,8 +94,17 @@ mod tests {
     fn mark(number: u64, source: Option<u64>) -> Vec<u8> {
         let mut record = Vec::new();
         let source = source.map(|publisher| PassedOn { publisher, hops: 1, again: None });
-        Mark { source, chain: 2, number, timestamp_us: 5, clock_us: 1, version: 1, earlier_us: 4 }
-            .write(&mut record);
+        Mark {
+            source,
+            chain: 2,
+            number,
+            timestamp_us: 5,
+            clock_us: 1,
+            version: 1,
+            earlier_us: 4,
+            answered: None,
+        }
+        .write(&mut record);
         framed(&record)
     }
 

@@ -40,8 +40,17 @@ impl Speaker<'_> {
         let mut record = Vec::new();
         // What it showed of its publisher's clock is known.
         let clock_us = notes.clock.map_or(0, |clock| clock.shows_us(now));
-        Mark { source, chain, number, timestamp_us, clock_us, version, earlier_us: timestamp_us }
-            .write(&mut record);
+        Mark {
+            source,
+            chain,
+            number,
+            timestamp_us,
+            clock_us,
+            version,
+            earlier_us: timestamp_us,
+            answered: None,
+        }
+        .write(&mut record);
         frame::write(&record, out);
     }
 }

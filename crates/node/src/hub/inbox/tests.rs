@@ -85,7 +85,7 @@ const NOW: Time = Time::from_nanos(5_000_000_000);
 
 /// A message in its frame.
 fn mark(number: u64, version: u64, clock_us: u64) -> Mark {
-    Mark { source: None, chain: 2, number, timestamp_us: 1, clock_us, version, earlier_us: 0 }
+    Mark { source: None, chain: 2, number, timestamp_us: 1, clock_us, version, earlier_us: 0, answered: None }
 }
 
 fn framed_mark(number: u64, version: u64, clock_us: u64) -> Vec<u8> {
