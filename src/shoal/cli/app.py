@@ -22,6 +22,7 @@ COMMANDS = {
     "store": "Record topics, and see how a store is.",
     "history": "Look at what a store recorded.",
     "token": "Make and remove the tokens that a store's clients show.",
+    "access": "Show which principal may do what, by the access rules.",
     "keys": "Make the key that all members of a domain share.",
     "top": "Show what nodes, links and queues do now.",
     "doctor": "Find what keeps messages from arriving: interface, multicast, firewall, domain.",

@@ -67,6 +67,9 @@ def store(
     tokens: Annotated[
         Path | None, typer.Option(help="The token file: clients and readers must show a token of it.")
     ] = None,
+    access: Annotated[
+        Path | None, typer.Option(help="The access rules: which principal may do what with which topics.")
+    ] = None,
     tls: Annotated[
         bool, typer.Option("--tls", help="Encrypt; makes a certificate, whose fingerprint clients pin.")
     ] = False,
@@ -92,8 +95,8 @@ def store(
         given: dict[str, Any] = {"domain": domain, "interface": interface}
         connection = {name: value for name, value in given.items() if value is not None}
         if config is not None:
-            others = (data, record, keep, keep_bytes, flight, tokens, tls, tls_cert, pattern, listen, name)
-            if any(others):
+            others = (data, record, keep, keep_bytes, flight, tokens, access, tls, tls_cert, pattern, listen)
+            if any((*others, name)):
                 raise ConfigError("--config has everything: leave out --data, --record, --keep and the like")
             store_config, options = load_toml(config)
             connection = {**options, **connection}
@@ -107,6 +110,7 @@ def store(
                 "listen": listen,
                 "name": name,
                 "tokens": tokens,
+                "access": access,
                 "tls": tls or None,
             }
             told |= {"tls_cert": tls_cert and str(tls_cert), "tls_key": tls_key and str(tls_key)}

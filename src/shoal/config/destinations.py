@@ -14,6 +14,7 @@ from typing import Any, get_args
 from shoal._core import match_topics
 from shoal.config.checks import Checked, unknown_option
 from shoal.config.connection import QueueFull
+from shoal.config.patterns import covers
 from shoal.errors import ConfigError, InvalidTopicError
 
 #: Topics whose rule is remembered; then it is found anew.
@@ -82,7 +83,7 @@ class Destinations:
 
     def matching(self, topic: str) -> list[tuple[str, DestinationOptions]]:
         """The rules whose pattern matches a topic, or all that another pattern matches; the first counts."""
-        return [(pattern, options) for pattern, options in self.rules if _covers(pattern, topic)]
+        return [(pattern, options) for pattern, options in self.rules if covers(pattern, topic)]
 
     def publishing(self, topic: str) -> dict[str, Any]:
         """What a message of a topic has, as arguments of `publish`."""
@@ -142,18 +143,3 @@ def _options(pattern: str, options: Any) -> DestinationOptions:
 def _rank(pattern: str) -> tuple[tuple[int, ...], str]:
     """The smaller, the more specific."""
     return tuple({"*": 1, ">": 2}.get(level, 0) for level in pattern.split("/")), pattern
-
-
-def _covers(pattern: str, topic: str) -> bool:
-    """Whether a pattern matches a topic, or everything that another pattern matches."""
-    if topic.startswith("_") and not pattern.startswith("_"):
-        return False
-    if "*" not in topic and ">" not in topic:
-        return bool(match_topics([pattern], [topic]))
-    wanted, levels = pattern.split("/"), topic.split("/")
-    for number, level in enumerate(wanted):
-        if level == ">":
-            return len(levels) > number
-        if number >= len(levels) or levels[number] == ">" or (level != "*" and level != levels[number]):
-            return False
-    return len(wanted) == len(levels)

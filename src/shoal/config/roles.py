@@ -24,6 +24,7 @@ class RoleOptions(TypedDict, total=False):
     keep_bytes: str | int | None
     flight: str | None
     tokens: str | Path | None
+    store_access: str | Path | None
     store_tls: bool
     store_tls_cert: str | None
     store_tls_key: str | None

@@ -15,7 +15,9 @@ import pyarrow as pa
 from pyarrow import flight
 
 from shoal._core import HistoryScan, StagedRows
-from shoal.config.tokens import STORE_ROLES, Principals
+from shoal.bus.store_protocol import QUEUES
+from shoal.config.access import Action
+from shoal.config.tokens import STORE_ROLES, Principal, Principals
 from shoal.errors import (
     ClosedError,
     DiffersError,
@@ -31,6 +33,7 @@ from shoal.errors import (
     TrimmedError,
 )
 from shoal.history import faults, query
+from shoal.history.caller import Caller, Free, Rules
 from shoal.history.descriptors import Admission
 from shoal.history.options import DEFAULT_PORT, ServerOptions
 from shoal.history.query import OFFSET_MAX, Query
@@ -42,6 +45,9 @@ from shoal.history.store import Store
 CLOSE_LINGER_S = 2.0
 #: Names in one commit or discard.
 STAGINGS_PER_CALL_MAX = 100_000
+#: Actions that read what a query names, and those on a queue.
+_READS = ("latest", "wait", "plan", "gaps")
+_OF_QUEUES: dict[str, Action] = {"shown": "browse", "reserve": "consume"}
 #: Messages of a reservation.
 RESERVED_MAX = 100_000
 
@@ -52,6 +58,7 @@ def start(
     host: str = "127.0.0.1",
     port: int = DEFAULT_PORT,
     principals: Principals | None = None,
+    rules: Rules | None = None,
     certificate: tuple[bytes, bytes] | None = None,
     **bounds: Any,
 ) -> "HistoryServer":
@@ -62,6 +69,7 @@ def start(
         host: where to listen.
         port: where to listen.
         principals: those whose tokens are let in; none lets everybody in who reaches the port.
+        rules: what principals may read and write; none lets each do everything.
         certificate: a certificate and its key (PEM), for TLS.
         bounds: others of `ServerOptions`.
     """
@@ -72,6 +80,7 @@ def start(
         open_scan=HistoryScan,
         make_rows=StagedRows,
         principals=principals,
+        rules=rules,
         certificate=certificate,
     )
 
@@ -87,12 +96,13 @@ class HistoryServer:
         open_scan: OpenScan,
         make_rows: MakeRows,
         principals: Principals | None = None,
+        rules: Rules | None = None,
         certificate: tuple[bytes, bytes] | None = None,
     ) -> None:
         self._reader = Reader(store, options, open_scan)
         service = _Actions(store, self._reader, Stagings(store, options, make_rows))
         try:
-            self._flight = _Flight(service, options, principals, certificate)
+            self._flight = _Flight(service, options, principals, rules or Free(), certificate)
         except pa.ArrowException as error:
             where = f"{options.host}:{options.port}"
             raise LinkError(f"history cannot be served on {where}: {error}; is the port taken?") from None
@@ -148,13 +158,24 @@ class _Actions:
             "discard": (self._discard, "forget stagings"),
         }
 
-    def call(self, name: str, body: bytes, gone: Callable[[], bool]) -> dict[str, Any]:
+    def call(self, name: str, body: bytes, caller: Caller, gone: Callable[[], bool]) -> dict[str, Any]:
         """Do an action."""
         if name not in self.table:
             known = ", ".join(self.table)
             raise faults.bad_query(f"there is no action {name!r}; there are {known}", action=name)
         order = query.versioned(query.load(body or b'{"v": 1}', "the action's body"), "the action's body")
+        self._check(name, order, caller)
         return self.table[name][0](order, gone)
+
+    def _check(self, name: str, order: dict[str, Any], caller: Caller) -> None:
+        """Refuse what the store's rules do not let a caller read or take."""
+        if name in _READS:
+            caller.check_query(self._query(order))
+        elif name == "topics":
+            pattern = query.text(order, "pattern")
+            caller.check_reads([] if pattern is None else [pattern])
+        elif name in _OF_QUEUES:
+            caller.check(_OF_QUEUES[name], QUEUES + _named(order, "queue"))
 
     def _query(self, order: dict[str, Any]) -> Query:
         return Query.from_json(order.get("query") or {"v": query.VERSION})
@@ -266,9 +287,10 @@ class _Flight(flight.FlightServerBase):  # type: ignore[misc]
         service: _Actions,
         options: ServerOptions,
         principals: Principals | None,
+        rules: Rules,
         certificate: tuple[bytes, bytes] | None,
     ) -> None:
-        self._service = service
+        self._service, self._rules = service, rules
         self._admission = Admission()
         middleware = {} if principals is None else {"token": _TokenCheck(principals)}
         if certificate is None:
@@ -278,8 +300,9 @@ class _Flight(flight.FlightServerBase):  # type: ignore[misc]
             super().__init__(place, tls_certificates=[certificate], middleware=middleware)
 
     def do_get(self, context: Any, ticket: flight.Ticket) -> flight.FlightDataStream:
-        with self._call(context):
+        with self._call(context) as caller:
             asked = Query.from_json(query.load(ticket.ticket, "the ticket"))
+            caller.check_query(asked)
             batches = self._service.reader.batches(asked)
             return flight.GeneratorStream(self._service.reader.schema(asked), _translating(batches))
 
@@ -296,24 +319,30 @@ class _Flight(flight.FlightServerBase):  # type: ignore[misc]
             return flight.FlightInfo(schema, descriptor, [flight.FlightEndpoint(ticket, [])], -1, -1)
 
     def do_put(self, context: Any, descriptor: flight.FlightDescriptor, reader: Any, writer: Any) -> None:
-        with self._call(context):
+        with self._call(context) as caller:
             order = query.versioned(query.load(descriptor.command or b"", "the descriptor"), "the descriptor")
             staging, topic = _named(order, "staging"), query.text(order, "topic")
             batches = (chunk.data for chunk in reader if chunk.data is not None)
-            answer = self._service.stagings.put(staging, context.peer(), topic, reader.schema, batches)
+            answer = self._service.stagings.put(
+                staging, context.peer(), topic, reader.schema, batches, caller.check_publishes
+            )
             writer.write(pa.py_buffer(json.dumps(answer).encode()))
 
     def do_action(self, context: Any, action: flight.Action) -> Iterator[flight.Result]:
-        with self._call(context):
+        with self._call(context) as caller:
             body = b"" if action.body is None else action.body.to_pybytes()
-            answer = self._service.call(action.type, body, context.is_cancelled)
+            answer = self._service.call(action.type, body, caller, context.is_cancelled)
             return iter([flight.Result(pa.py_buffer(json.dumps(answer).encode()))])
 
     @contextlib.contextmanager
-    def _call(self, context: Any) -> Iterator[None]:
+    def _call(self, context: Any) -> Iterator[Caller]:
         with _translated():
             self._admission.admit(context.peer())
-            yield
+            shown = context.get_middleware("token")
+            if shown is None:
+                yield Caller(self._rules)
+            else:
+                yield Caller(self._rules, shown.principal.name, shown.principal.is_operator)
 
     def list_actions(self, context: Any) -> list[flight.ActionType]:
         return [flight.ActionType(name, what) for name, (_, what) in self._service.table.items()]
@@ -328,7 +357,7 @@ class _TokenCheck(flight.ServerMiddlewareFactory):  # type: ignore[misc]
     def __init__(self, principals: Principals) -> None:
         self._principals = principals
 
-    def start_call(self, info: Any, headers: dict[str, list[str]]) -> None:
+    def start_call(self, info: Any, headers: dict[str, list[str]]) -> "_Shown":
         """Called first for every call."""
         given = next(iter(headers.get("authorization") or [""]))
         text = given.decode(errors="replace") if isinstance(given, bytes) else given
@@ -338,6 +367,14 @@ class _TokenCheck(flight.ServerMiddlewareFactory):  # type: ignore[misc]
             sentence = f"The token is {what}: use one that `shoal token new` added to the store's token file."
             error = HistoryError(faults.DENIED, sentence, {})
             raise flight.FlightUnauthenticatedError(faults.to_text(error))
+        return _Shown(principal)
+
+
+class _Shown(flight.ServerMiddleware):  # type: ignore[misc]
+    """The principal whose token a call carries."""
+
+    def __init__(self, principal: Principal) -> None:
+        self.principal = principal
 
 
 def _named(order: dict[str, Any], name: str) -> str:

@@ -21,6 +21,10 @@ SCOPE_BYTES_MAX = 255
 MakeRows = Callable[..., Any]
 
 
+def _allow(destination: str) -> None:
+    """Let every caller publish everywhere."""
+
+
 class Stagings:
     """What clients have staged. May be shared between threads.
 
@@ -41,8 +45,12 @@ class Stagings:
         topic: str | None,
         schema: pa.Schema,
         batches: Iterator[pa.RecordBatch],
+        check: Callable[[str], None] = _allow,
     ) -> dict[str, int]:
-        """Stage all rows of `batches`, or none if anything fails. A staging of that name begins anew."""
+        """Stage all rows of `batches`, or none if anything fails. A staging of that name begins anew.
+
+        `check` raises for a destination that the caller may not publish to.
+        """
         incoming.check_schema(schema, topic)
         with self._writes(staging, client):
             log = self._store.log
@@ -55,6 +63,8 @@ class Stagings:
                         continue
                     self._check_room(client, rows.bytes)
                     sizes = incoming.destinations(batch, topic, rows.bytes)
+                    for destination in sizes:
+                        check(destination)
                     self._store.expect(staging, sizes, more=rows_all > 0)
                     self._declare(sizes)
                     log.stage(staging, rows)

@@ -86,3 +86,9 @@ RIVAL_UNPROVEN = warning(
     "on.",
     "Stop the other store, or find out which member says so.",
 )
+ACCESS_DENIED = warning(
+    3045,
+    "Access denied: {why}.",
+    "If it should be allowed, add a rule (shoal access explain shows the rules).",
+)
+RULES_UNREADABLE = error(3046, "{why}. The store goes on with the access rules that it read before.")

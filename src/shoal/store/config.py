@@ -101,6 +101,9 @@ class StoreConfig(Checked):
     #: The token file: clients and readers of history must show a token of a principal in it. None asks for
     #: none.
     tokens: Path | None = None
+    #: The access rules: what each principal of the token file may do with which destinations. None lets every
+    #: principal use all of them.
+    access: Path | None = None
     #: Encrypt connections of clients and readers. Without `tls_cert` the store makes a certificate of its own
     #: in its directory, which clients pin by its fingerprint.
     tls: bool = False
@@ -136,6 +139,12 @@ class StoreConfig(Checked):
         if self.listen is not None and self.listen != "off":
             self.listen_address()
         self.check("tokens", self.tokens is None or isinstance(self.tokens, Path), "a file, or None")
+        self.check("access", self.access is None or isinstance(self.access, Path), "a file, or None")
+        self.check(
+            "access",
+            self.access is None or self.tokens is not None,
+            "given beside tokens: rules are about the principals of a token file",
+        )
         self.check("tls_cert", (self.tls_cert is None) == (self.tls_key is None), "given beside tls_key")
         self.check_types()
         self.check_range("keep_s", 0.0)
@@ -188,8 +197,9 @@ def resolve(path: str | Path, record: Any = (), **options: Any) -> StoreConfig:
         options["patterns"] = tuple(options["patterns"])
     if "queues" in options:
         options["queues"] = queue_rules(options["queues"])
-    if options.get("tokens") is not None:
-        options["tokens"] = Path(options["tokens"])
+    for name in ("tokens", "access"):
+        if options.get(name) is not None:
+            options[name] = Path(options[name])
     if not isinstance(path, (str, Path)) or not str(path):
         raise ConfigError(f"store is {path!r}, and must be a directory")
     return StoreConfig(path=Path(path), record=rules(record), **options)
@@ -265,7 +275,7 @@ def load_toml(path: Path) -> tuple[StoreConfig, dict[str, Any]]:
     data = options.pop("data", None)
     if data is None:
         raise ConfigError(f"{path} names no directory: add a line such as data = './data'")
-    for name in ("tokens", "tls_cert", "tls_key"):
+    for name in ("tokens", "access", "tls_cert", "tls_key"):
         if isinstance(options.get(name), str):
             options[name] = str(path.parent / options[name])
     return resolve(path.parent / data, options.pop("record", ()), **options), connection

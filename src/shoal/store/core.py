@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 from shoal._core import Log, Turn
 from shoal.bus.store_protocol import keeps, queue_name
 from shoal.store.requests import RequestError
+from shoal.store.rules import Rules
 
 #: Destinations of which it is remembered whether they are kept.
 OWNED_MAX = 100_000
@@ -27,8 +28,12 @@ class Now(NamedTuple):
 class Core:
     """The turn under way. For one thread at a time."""
 
-    def __init__(self, log: Log, patterns: tuple[str, ...], queue_window: int) -> None:
+    def __init__(
+        self, log: Log, patterns: tuple[str, ...], queue_window: int, rules: Rules | None = None
+    ) -> None:
         self.log = log
+        #: Who may do what.
+        self.rules = rules or Rules()
         #: Destinations that the store keeps.
         self.patterns = patterns
         self._owned: dict[str, bool] = {}

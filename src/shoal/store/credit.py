@@ -2,7 +2,8 @@
 
 Clients publish a persistent message at once only within this credit; otherwise they send it here first, and
 it is live when it is stored. So nothing that the store refuses for room was live. There is no credit while
-space is low, and none for topics of subscriptions that refuse messages when they are full.
+space is low, and none for topics of subscriptions that refuse messages when they are full. A principal that
+access rules bind has none: what a rule denies must not be live either.
 
 A session hears of a change a moment after it. What it published meanwhile is an *overdraft*: the store takes
 it without room, and no more of it between two changes than the credit was.
@@ -13,6 +14,7 @@ from typing import Any
 from shoal.bus.store_protocol import CREDIT_BYTES
 from shoal.store.reader import Session
 from shoal.store.readers import Readers
+from shoal.store.rules import Rules
 
 #: Patterns that sessions are told; if there are more, nothing has credit.
 LIMITED_MAX = 1000
@@ -21,8 +23,8 @@ LIMITED_MAX = 1000
 class Credit:
     """What sessions are told, and what they overdrew. For one thread at a time."""
 
-    def __init__(self, readers: Readers) -> None:
-        self._readers = readers
+    def __init__(self, readers: Readers, rules: Rules) -> None:
+        self._readers, self._rules = readers, rules
         self._is_low = False
         self._seen = readers.limits
         self._fields = self._look()
@@ -40,10 +42,11 @@ class Credit:
             return {"credit": 0, "limited": []}
         return {"credit": CREDIT_BYTES, "limited": sorted(patterns)}
 
-    @property
-    def fields(self) -> dict[str, Any]:
+    def fields(self, session: Session) -> dict[str, Any]:
         """What a session is told."""
-        return self._fields
+        owner = session.owner
+        is_bound = self._rules.are_there and not owner.is_operator
+        return {"credit": 0, "limited": []} if is_bound else self._fields
 
     def set_low(self, is_low: bool) -> None:
         """Whether space is low."""

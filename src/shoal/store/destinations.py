@@ -4,7 +4,7 @@ from shoal.bus.store_protocol import QUEUES, TEMPORARY, TEMPORARY_QUEUES
 from shoal.store.core import Core
 from shoal.store.reader import SCAN_ROWS, Options, Reader, Session, Shape
 from shoal.store.readers import Readers, queue_key, subscription_key
-from shoal.store.receiving import check_owner, options_of
+from shoal.store.receiving import check_owner, queue_options
 from shoal.store.requests import Request, RequestError
 from shoal.store.reservations import Reservations
 from shoal.store.sending import Sending
@@ -27,6 +27,7 @@ class Destinations:
     def declare(self, session: Session, request: Request, n: int) -> None:
         """A queue is to be there, with these options."""
         name = request.text("queue")
+        session.owner.check(self._core, "admin", QUEUES + name)
         key = queue_key(name)
         reader = self._readers.get(key)
         is_new = reader is None
@@ -41,7 +42,7 @@ class Destinations:
         if reader is None:
             self._core.check_owned(QUEUES + name)
             reader = self._readers.queue(name)
-        self._readers.change(reader, options_of(request, reader.options))
+        self._readers.change(reader, queue_options(self._core, session, request, reader.options))
         self._core.answer(session.id, n, created=is_new)
 
     def temporary(self, session: Session, request: Request, n: int) -> None:
@@ -53,13 +54,14 @@ class Destinations:
         self._sending.topics.add(topic)
         self._core.answer(session.id, n)
 
-    def _queue(self, request: Request, field: str = "queue") -> Reader:
-        name = request.text(field)
+    def _queue(self, session: Session, request: Request) -> Reader:
+        name = request.text("queue")
+        session.owner.check(self._core, "admin", QUEUES + name)
         return self._readers.find(queue_key(name), f"queue {name!r}")
 
     def delete(self, session: Session, request: Request, n: int) -> None:
         """A queue and its messages go."""
-        reader = self._queue(request)
+        reader = self._queue(session, request)
         if reader.consumers:
             raise RequestError("IN_USE", f"{reader.name} has {len(reader.consumers)} consumers")
         held = self._reservations.of(reader)
@@ -98,15 +100,16 @@ class Destinations:
 
     def purge(self, session: Session, request: Request, n: int) -> None:
         """Messages of a queue go, so many at a time: ask again while some went."""
-        reader = self._queue(request)
+        reader = self._queue(session, request)
         done = reader.backlog.finish(self._choose(reader, request))
         reader.journal(self._core, done)
         self._core.answer(session.id, n, messages=done[1])
 
     def move(self, session: Session, request: Request, n: int) -> None:
         """Messages go to another queue, so many at a time: ask again while some went."""
-        reader = self._queue(request)
+        reader = self._queue(session, request)
         to = request.text("to")
+        session.owner.check(self._core, "publish", QUEUES + to)
         if self._readers.queue(to) is reader:
             raise RequestError("BAD_REQUEST", f"{reader.name} is where the messages are already")
         if self._core.full is not None:

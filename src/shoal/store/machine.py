@@ -43,6 +43,7 @@ from shoal.store.receiving import Receiving
 from shoal.store.requests import Request, RequestError, runs_of
 from shoal.store.reservations import Reservations
 from shoal.store.retained import Values
+from shoal.store.rules import Rules
 from shoal.store.sending import Sending
 
 log = logging.getLogger("shoal.store")
@@ -96,16 +97,17 @@ class Machine:
         recorded: tuple[str, ...] = (),
         queue_window: int = QUEUE_WINDOW,
         gate: Gate | None = None,
+        rules: Rules | None = None,
     ) -> None:
         self.log = log_
         self.identity = identity
         #: Asks sessions who they are; none lets everybody in.
         self._gate = gate
-        self._core = Core(log_, identity.patterns, queue_window)
+        self._core = Core(log_, identity.patterns, queue_window, rules)
         self._core.now, self._core.lease = now, now.wall_us << 8
         self._readers = Readers(self._core)
         self._commits = Commits(self._core)
-        self._credit = Credit(self._readers)
+        self._credit = Credit(self._readers, self._core.rules)
         #: Last values of topics.
         self.values = Values(self._core, is_secured=gate is not None)
         self._sending = Sending(self._core, self._readers, self._commits, self._credit, self.values, recorded)
@@ -356,8 +358,8 @@ class Machine:
         core.now = now
         refused = None
         if self._credit.has_changed():
-            for session_id in self._sessions:
-                core.say(session_id, {"op": "credit", **self._credit.fields})
+            for session in self._sessions.values():
+                core.say(session.id, {"op": "credit", **self._credit.fields(session)})
         may_wait = core.turn.may_wait and not self._is_closing
         if not core.turn.is_empty:
             try:
@@ -473,7 +475,7 @@ class Machine:
             "unheard": self._sending.unheard,
             "mistakes": self.mistakes,
             "foreign": self.foreign,
-            "denied": 0 if self._gate is None else self._gate.denied,
+            "denied": self._core.rules.denied + (0 if self._gate is None else self._gate.denied),
             "pinned_by": None if pinning is None else pinning.name,
         }
 
@@ -511,6 +513,7 @@ class Machine:
         if session is None:
             if len(self._sessions) >= SESSIONS_MAX:
                 raise RequestError("FULL", f"the store has {SESSIONS_MAX} sessions already")
+            self._check_connections(owner, publisher)
             way = request.number("way", default=0)
             former = self._sessions.get(self._connections.get((publisher, way), ""))
             key = owner_of(request.optional_text("key"))
@@ -547,8 +550,21 @@ class Machine:
             state="open" if core.full is None else "full",
             patterns=list(self.identity.patterns),
             node=self.identity.node,
-            **self._credit.fields,
+            **self._credit.fields(session),
         )
+
+    def _check_connections(self, owner: Owner, publisher: int) -> None:
+        """Refuse a principal's session beyond its quota. A connection with several sessions counts once."""
+        quota = None if owner.is_operator else self._core.rules.quota(owner.principal)
+        if quota is None or quota.connections is None:
+            return
+        its = {each.publisher for each in self._sessions.values() if each.owner.principal == owner.principal}
+        if len(its - {publisher}) >= quota.connections:
+            raise RequestError(
+                "DENIED",
+                f"{owner.principal!r} has {len(its)} connections, and the quota {quota.name!r} allows "
+                f"{quota.connections}: close one of them.",
+            )
 
     def _claim(self, client_id: str, session_id: str, publisher: int, key: int) -> None:
         holder = self._sessions.get(self._clients.get(client_id, ""))

@@ -12,6 +12,7 @@ from typing import Any
 
 from shoal._core import Backlog, Log, Selector, split_rows
 from shoal.bus.store_protocol import BATCH_BYTES_MAX, CLOSED_LEASE_S, QUEUES
+from shoal.config.access import Action
 from shoal.store.core import Core
 from shoal.store.requests import Runs
 
@@ -709,6 +710,10 @@ class Owner:
 
     principal: str | None = None
     is_operator: bool = False
+
+    def check(self, core: Core, action: Action, destination: str) -> None:
+        """Refuse what the store's rules do not let it do with a topic, a pattern or a queue's topic."""
+        core.rules.check(self.principal, action, destination, operator=self.is_operator)
 
 
 @dataclass(slots=True)

@@ -1,5 +1,7 @@
 """Consumers: who reads what, under which lease, with how much credit."""
 
+import dataclasses
+
 from shoal.bus.store_protocol import BATCH_BYTES_MAX, QUEUES, RUNS_MAX, TEMPORARY_QUEUES, is_queue_name
 from shoal.store.core import Core
 from shoal.store.reader import Consumer, Former, Options, Reader, Session, Shape
@@ -43,6 +45,14 @@ def options_of(request: Request, former: Options) -> Options:
     )
 
 
+def queue_options(core: Core, session: Session, request: Request, former: Options) -> Options:
+    """The same of a queue, whose dead letters must go where its principal may publish."""
+    options = options_of(request, former)
+    if request.has("dead_letter"):
+        session.owner.check(core, "publish", QUEUES + options.dead_letter)
+    return options
+
+
 def check_owner(session: Session, reader: Reader) -> None:
     """Refuse a subscription of another principal."""
     made_by, asks = reader.shape.principal, session.owner
@@ -68,10 +78,11 @@ class Receiving:
     def consume(self, session: Session, request: Request, n: int) -> None:
         """Read a queue."""
         name = request.text("queue")
+        session.owner.check(self._core, "consume", QUEUES + name)
         if self._readers.get(queue_key(name)) is None:
             self._core.check_owned(QUEUES + name)
         reader = self._readers.queue(name)
-        self._readers.change(reader, options_of(request, reader.options))
+        self._readers.change(reader, queue_options(self._core, session, request, reader.options))
         self._attach(session, request, n, reader, created=False)
 
     def subscribe(self, session: Session, request: Request, n: int) -> None:
@@ -79,6 +90,7 @@ class Receiving:
         shape = self._shape(session, request)
         for pattern in shape.patterns:
             self._core.check_owned(pattern)
+            session.owner.check(self._core, "subscribe", pattern)
         key = subscription_key(shape.name, shape.client_id, shared=shape.shared, durable=shape.durable)
         reader = self._readers.get(key)
         created = False
@@ -95,14 +107,24 @@ class Receiving:
                 self._readers.remove(reader)
                 reader = None
         if reader is None:
-            options = options_of(request, Options(deliveries_max=0))
+            options = self._bounded(session, shape, options_of(request, Options(deliveries_max=0)))
             reader = self._readers.add(key, shape, options, start=self._start(request))
             created = True
         else:
-            self._readers.change(reader, options_of(request, reader.options))
+            options = self._bounded(session, shape, options_of(request, reader.options))
+            self._readers.change(reader, options)
         for publisher in session.publishers if shape.no_local else ():
             self._readers.leave_out_of(reader, publisher)
         self._attach(session, request, n, reader, created=created)
+
+    def _bounded(self, session: Session, shape: Shape, options: Options) -> Options:
+        """A subscription's options, with no more backlog than the quota of its principal allows."""
+        owner = session.owner
+        quota = self._core.rules.quota(owner.principal) if shape.durable and not owner.is_operator else None
+        most = None if quota is None else quota.backlog_bytes
+        if most is None or (options.backlog_max_bytes or most + 1) <= most:
+            return options
+        return dataclasses.replace(options, backlog_max_bytes=most)
 
     def _check_kind(self, reader: Reader, shape: Shape) -> None:
         """Refuse a subscription that is for one consumer to clients that share, and the other way round."""
@@ -294,6 +316,7 @@ class Receiving:
     def browse(self, session: Session, request: Request, n: int) -> None:
         """Look at a queue's messages without taking them."""
         name = request.text("queue")
+        session.owner.check(self._core, "browse", QUEUES + name)
         reader = self._readers.find(queue_key(name), f"queue {name!r}")
         first, rows, following = reader.backlog.browse(
             request.number("start", default=0),
@@ -307,6 +330,7 @@ class Receiving:
     def shown(self, session: Session, request: Request, n: int) -> None:
         """Which messages a queue has, by their offsets: for readers of history, who read them there."""
         name = request.text("queue")
+        session.owner.check(self._core, "browse", QUEUES + name)
         reader = self._readers.find(queue_key(name), f"queue {name!r}")
         runs, following = reader.backlog.shown(
             request.number("start", default=0),

@@ -10,6 +10,7 @@ was reserved last.
 import json
 from typing import Any
 
+from shoal.bus.store_protocol import QUEUES
 from shoal.store.core import Core
 from shoal.store.reader import SCAN_ROWS, Reader, Session
 from shoal.store.readers import Readers, queue_key
@@ -59,6 +60,7 @@ class Reservations:
         Without a start (-1) it goes on where it is. To set no messages aside acknowledges all the same.
         """
         name, queue = request.text("name"), request.text("queue")
+        session.owner.check(self._core, "consume", QUEUES + queue)
         start = request.number("start", -1)
         most = request.number("messages", 0, MESSAGES_MAX, default=MESSAGES_MAX)
         size = request.number("bytes", 1, default=1 << 40)
@@ -127,15 +129,18 @@ class Reservations:
         found = self._known.get(name)
         if found is None or not found["open"] or request.number("start") != found["start"]:
             raise RequestError("EXISTS_NOT", f"there is no reservation {name!r} that begins there")
+        session.owner.check(self._core, "consume", QUEUES + found["queue"])
         runs = [at for run in found["runs"] for at in run]
         self._core.answer(session.id, n, runs=runs, end=found["end"], messages=found["messages"])
 
     def unreserve(self, session: Session, request: Request, n: int) -> None:
         """Give a reservation back."""
         name = request.text("name")
-        found = self._known.pop(name, None)
+        found = self._known.get(name)
         if found is None:
             raise RequestError("EXISTS_NOT", f"there is no reservation {name!r}")
+        session.owner.check(self._core, "consume", QUEUES + found["queue"])
+        del self._known[name]
         reader = self._readers.get(queue_key(found["queue"]))
         messages = 0
         if reader is not None and found["open"]:

@@ -26,6 +26,7 @@ from shoal.bus.connection import Connection
 from shoal.bus.inside import begin_instead, join_beside
 from shoal.bus.sync import Bus
 from shoal.config import ConnectionConfig
+from shoal.config.access import AccessFile
 from shoal.config.tokens import Principals
 from shoal.errors import ConfigError, StoreError, StoreFailedError
 from shoal.link.address import LOOPBACK, Target
@@ -41,6 +42,7 @@ from shoal.store.presence import LISTEN_S, Presence, description
 from shoal.store.projection import Projection
 from shoal.store.publishing import Publishing
 from shoal.store.recording import Recording
+from shoal.store.rules import Rules
 from shoal.store.serving import Serving, listening
 from shoal.store.staged import Staged
 from shoal.store.status import Rate, write_status
@@ -91,6 +93,9 @@ class Store:
         self._run = secrets.token_hex(8)
         #: Who may use it; none is everybody who reaches it.
         self._principals = None if config.tokens is None else Principals(config.tokens)
+        #: What they may do; without a file, everything that their roles allow.
+        self._rules = Rules(None if config.access is None else AccessFile(config.access))
+        self._bad_rules: str | None = None
         self.log = _open_log(config)
         try:
             #: What it shows to those who connect; none is without encryption.
@@ -151,6 +156,7 @@ class Store:
             publishing=self._publishing,
             recorded=tuple(rule.pattern for rule in self.config.record),
             principals=self._principals,
+            rules=self._rules,
         )
         self._staged = Staged(self.log, self._serving)
         self._presence = Presence(
@@ -412,11 +418,15 @@ class Store:
             write_status(self.config.path, self.status(TOPICS_EVERY_S))
 
     def _read_tokens(self) -> None:
-        """Notice a token file that changed; one that cannot be used leaves everything as it was."""
+        """Notice files of tokens and rules that changed; one that cannot be used changes nothing."""
         wrong = None if self._principals is None else self._principals.refresh()
         if wrong is not None and wrong != self._bad_tokens:
             notices.TOKENS_UNREADABLE(why=wrong).log(log)
         self._bad_tokens = wrong
+        wrong = self._rules.refresh()
+        if wrong is not None and wrong != self._bad_rules:
+            notices.RULES_UNREADABLE(why=wrong).log(log)
+        self._bad_rules = wrong
 
     def _write_status(self) -> None:
         """Tell how it is; a disk without room for that keeps no store from starting or closing."""
@@ -480,7 +490,12 @@ class Store:
                 notices.HISTORY_IN_CLEAR(address=self.config.flight).log(log)
         certificate = None if self.certificate is None else self.certificate.pem()
         self._server = server.start(
-            self, host=host, port=port, principals=self._principals, certificate=certificate
+            self,
+            host=host,
+            port=port,
+            principals=self._principals,
+            rules=self._rules,
+            certificate=certificate,
         )
         endpoint = self.config.path / "endpoint.json"
         unfinished = endpoint.with_suffix(".json.new")

@@ -146,6 +146,7 @@ class Sending:
                 raise lacking
         for destination, _, size in destinations:
             try:
+                session.owner.check(self._core, "publish", destination)
                 found = self._admit(destination, size, live)
             except RequestError as error:
                 raise _about(error, destination, more) from None

@@ -33,6 +33,7 @@ from shoal.store.listening import Listening
 from shoal.store.machine import SESSION, Identity, Machine
 from shoal.store.publishing import Publishing
 from shoal.store.retained import Answers
+from shoal.store.rules import Rules
 from shoal.system import Readable
 
 log = logging.getLogger("shoal.store")
@@ -163,6 +164,7 @@ class Serving:
         publishing: Publishing | None = None,
         recorded: tuple[str, ...] = (),
         principals: Principals | None = None,
+        rules: Rules | None = None,
     ) -> None:
         self._log = log_
         self._failed = failed
@@ -170,7 +172,7 @@ class Serving:
         self._bus = bus
         store = f"{log_.store_id:016x}"
         gate = None if principals is None else Gate(principals, store, identity.run)
-        self.machine = Machine(log_, identity, self._now(), recorded=recorded, gate=gate)
+        self.machine = Machine(log_, identity, self._now(), recorded=recorded, gate=gate, rules=rules)
         #: The name of an inproc domain on which programs of this process ask.
         self.channel = f"store-{store}-{secrets.token_hex(4)}"
         inside = Bus(ConnectionConfig(scheme="inproc", domain=self.channel, when_slow="wait"))
