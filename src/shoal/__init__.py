@@ -88,7 +88,6 @@ if TYPE_CHECKING:
         TransactionInProgressError,
         TransactionRolledBackError,
         TrimmedError,
-        UndeliveredWarning,
     )
     from shoal.link.state import LinkState, NetworkLink, NetworkNode
     from shoal.selector import CorrelationFilter, Selector
@@ -168,7 +167,6 @@ _HOMES = {
         "TransactionInProgressError",
         "TransactionRolledBackError",
         "TrimmedError",
-        "UndeliveredWarning",
     ),
     "selector": ("CorrelationFilter", "Selector"),
     "types": ("Byte", "Double", "Float", "Int", "Long", "Short"),
@@ -256,7 +254,6 @@ __all__ = [
     "TransactionInProgressError",
     "TransactionRolledBackError",
     "TrimmedError",
-    "UndeliveredWarning",
     "Unreadable",
     "__version__",
     "aio",

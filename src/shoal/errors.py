@@ -47,7 +47,6 @@ ShoalError
 ├── DataLossError                            a query asks for history that is no longer there
 └── ProcessFailedError                       a child process did not start, failed or did not end in time
 
-UndeliveredWarning (a RuntimeWarning)        members, or a store, lacked messages when a `with` block was left
 ```
 """
 
@@ -222,10 +221,6 @@ class RemoteError(ShoalError):
 
     def __str__(self) -> str:
         return f"member {self.node} could not answer: {self.error}: {self.message}"
-
-
-class UndeliveredWarning(RuntimeWarning):
-    """A `with` block was left while members, or a store, lacked messages; the text says who lacks what."""
 
 
 class StoreError(ShoalError):

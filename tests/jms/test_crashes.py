@@ -13,8 +13,6 @@ import shoal
 from shoal import jms
 
 ORDERS, DONE, TOLD = jms.Queue("orders"), jms.Queue("done"), jms.Topic("told")
-# A client that was killed has not everything when the program that stays ends soon after.
-pytestmark = pytest.mark.filterwarnings("ignore::shoal.errors.UndeliveredWarning")
 
 #: Deliveries after which a queue puts a message aside.
 DELIVERIES_MAX = 10

@@ -17,8 +17,6 @@ from shoal.bus.consumer import Consumer
 from shoal.jms.feeds import StoreFeed
 
 QUEUE = jms.Queue("work")
-# A store that was killed has not everything when the program that stays ends soon after.
-pytestmark = pytest.mark.filterwarnings("ignore::shoal.errors.UndeliveredWarning")
 
 
 class KilledStore:

@@ -33,12 +33,12 @@ from shoal.bus.arguments import (
     properties_of,
     refuse,
 )
-from shoal.bus.connection import Connection, closed_error, closing_on_error, warn_undelivered
+from shoal.bus.connection import Connection, closed_error, closing_on_error
 from shoal.bus.doorbell import Doorbell, in_own_thread
 from shoal.bus.durable import stored_of
 from shoal.bus.events import Event
 from shoal.bus.handle import Handle
-from shoal.bus.operations import STALL_S, Undelivered
+from shoal.bus.operations import STALL_S
 from shoal.bus.options import QueueOptions, StoredOptions
 from shoal.bus.owners import CHOICES_MAX
 from shoal.bus.persistent import check_window, deadline_of, left
@@ -61,6 +61,7 @@ from shoal.bus.retained import LastValues, Source, fetch, marked
 from shoal.bus.seeking import Place, seek_request
 from shoal.bus.store_protocol import TEMPORARY
 from shoal.bus.store_waits import ask_in_loop
+from shoal.bus.undelivered import Undelivered
 from shoal.bus.waiting import close_at_exit
 from shoal.config import (
     ClientConfig,
@@ -154,8 +155,8 @@ class Bus(Handle):
     """A connection for one event loop: publishes, subscribes, asks and answers.
 
     Made by `connect`. Use it in an `async with` statement: leaving the block waits until every member has
-    everything, as long as they make progress, and warns (`UndeliveredWarning`) if one still lacks messages
-    then.
+    everything, as long as they make progress. If one still lacks messages then, a warning is logged;
+    `flush` raises instead.
 
     A connection without a reference to it or to one of its subscriptions is closed without lingering; its
     callbacks end, with a `ResourceWarning`. A callback that refers to its own connection keeps it open.
@@ -869,9 +870,7 @@ class Bus(Handle):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        undelivered = await self._close(None, STALL_S, succeeded=kind is None)
-        if undelivered and kind is None:
-            warn_undelivered(self, undelivered)
+        await self._close(None, STALL_S, succeeded=kind is None)
 
     def __repr__(self) -> str:
         return self._connection.describe("shoal.aio.Bus")

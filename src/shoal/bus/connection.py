@@ -38,6 +38,7 @@ from shoal.bus.replies import Replies
 from shoal.bus.statistics import Statistics, of_links
 from shoal.bus.store_waits import ask
 from shoal.bus.threads import check_room
+from shoal.bus.undelivered import Undelivered
 from shoal.config import ClientConfig, ConnectionConfig, QueueFull
 from shoal.config import resolve as resolve_url
 from shoal.config.connection import UDP_SEGMENT_BYTES
@@ -48,7 +49,6 @@ from shoal.errors import (
     InvalidDestinationError,
     LinkError,
     ShoalError,
-    UndeliveredWarning,
 )
 from shoal.link.address import Target, resolve, target_of
 from shoal.link.fallback import StandIn, stand_in
@@ -714,11 +714,12 @@ class Connection:
         for name, held in self.failures.take_held().items():
             notices.CALLBACK_ERRORS_SUPPRESSED(callback=name, count=held).log(log)
 
-    def say_undelivered(self, undelivered: object) -> None:
-        """Log that members lack messages of a connection that is closed."""
+    def say_undelivered(self, undelivered: Undelivered, *, at_exit: bool = False) -> None:
+        """Log what a connection that is closed did not deliver."""
         if self.private:
             return
-        notices.CLOSED_UNDELIVERED(bus=self.describe("Bus"), undelivered=undelivered).log(log)
+        for line in undelivered.lines(self.describe("Bus"), at_exit=at_exit):
+            line.log(log)
 
 
 class _Persistently:
@@ -768,11 +769,6 @@ def closing_on_error(connection: Connection) -> Iterator[None]:
         connection.closed = True
         connection.shut_down()
         raise
-
-
-def warn_undelivered(bus: object, undelivered: object) -> None:
-    """Warn the caller that left a `with` block while members lacked messages."""
-    notices.CLOSED_UNDELIVERED(bus=bus, undelivered=undelivered).warn(UndeliveredWarning, stacklevel=3)
 
 
 def _node(config: ConnectionConfig) -> _core.Node:

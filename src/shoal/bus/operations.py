@@ -7,12 +7,13 @@ loop. Closing a generator gives back what it took, so a cancelled wait leaves no
 
 import time
 from collections.abc import Generator, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain
 from typing import TypeVar
 
 from shoal.bus import events
 from shoal.bus.connection import Connection
+from shoal.bus.undelivered import UNSETTLED, Undelivered, lacks, listed, lost, unconfirmed, unreached
 from shoal.errors import FlushError, LinkError, LinkRefusedError
 from shoal.link.address import Target
 from shoal.link.dialler import Dialler
@@ -28,7 +29,6 @@ HEARD_S = 1.0
 STALL_S = 1.0
 #: A router that does not answer may be gone: so much later than that another way is used, if there is one.
 _REROUTED_S = 2.5
-_UNSETTLED = "the topology kept changing, so no answer counts; try again"
 
 
 def _deadline(timeout_s: float | None) -> float | None:
@@ -117,6 +117,8 @@ def flush(connection: Connection, timeout_s: float | None, deadline: float | Non
     The store has been waited for by then.
     """
     connection.check_open()
+    if nowhere := connection.unreached():
+        raise FlushError(unreached(nowhere) + connection.storing())
     number = connection.node.begin_flush()
     try:
         while (silent := connection.node.poll_flush(number)) is None:
@@ -130,8 +132,8 @@ def flush(connection: Connection, timeout_s: float | None, deadline: float | Non
                     f"not every member acknowledged everything within {timeout_s} s"
                     + _names(lacking)
                     + "".join(_lacking_behind(router, nodes) for router, nodes in behind.items())
-                    + "".join(f"; {_unconfirmed(node)}" for node in routers)
-                    + (f"; {_UNSETTLED}" if connection.node.flush_is_unsettled(number) else "")
+                    + "".join(f"; {unconfirmed(node)}" for node in routers)
+                    + (f"; {UNSETTLED}" if connection.node.flush_is_unsettled(number) else "")
                     + connection.storing(),
                     tuple(sorted(named)),
                 )
@@ -140,9 +142,9 @@ def flush(connection: Connection, timeout_s: float | None, deadline: float | Non
     finally:
         connection.node.end_flush(number)
     if silent or losers:
-        lacks = [f"these members did not acknowledge everything: {_listed(silent)}"] if silent else []
-        lacks += [_lost(node) for node in losers]
-        raise FlushError("; ".join(lacks) + connection.storing(), tuple(silent), lost_by=tuple(losers))
+        parts = [f"these members did not acknowledge everything: {listed(silent)}"] if silent else []
+        parts += [lost(losers)] if losers else []
+        raise FlushError("; ".join(parts) + connection.storing(), tuple(silent), lost_by=tuple(losers))
 
 
 def sync(connection: Connection, timeout_s: float | None) -> Operation[None]:
@@ -157,14 +159,14 @@ def sync(connection: Connection, timeout_s: float | None) -> Operation[None]:
                 raise FlushError(
                     f"not every router said within {timeout_s} s that it knows the subscription"
                     + "".join(f"; {node} did not" for node in connection.node.flush_awaited(number))
-                    + (f"; {_UNSETTLED}" if connection.node.flush_is_unsettled(number) else "")
+                    + (f"; {UNSETTLED}" if connection.node.flush_is_unsettled(number) else "")
                 )
             yield deadline
     finally:
         connection.node.end_flush(number)
     if silent:
         raise FlushError(
-            f"these routers went before they knew the subscription: {_listed(silent)}", tuple(silent)
+            f"these routers went before they knew the subscription: {listed(silent)}", tuple(silent)
         )
 
 
@@ -191,42 +193,11 @@ def until_closed(connection: Connection, timeout_s: float | None) -> Operation[b
     return True
 
 
-@dataclass(frozen=True, slots=True)
-class Undelivered:
-    """What a connection that closed could not deliver.
-
-    Bytes that were not sent, who lacks about how many bytes, the routers that have not said that those behind
-    them have everything, what the store lacks, in words, who lost messages for good, whether paths between
-    routers kept changing, and the addresses at which nobody was ever reached.
-    """
-
-    unsent_bytes: int = 0
-    lacking: tuple[tuple[int, int], ...] = ()
-    unconfirmed: tuple[int, ...] = ()
-    unstored: str = ""
-    losers: tuple[int, ...] = ()
-    unsettled: bool = False
-    unreached: str = ""
-
-    def __bool__(self) -> bool:
-        return self != Undelivered()
-
-    def __str__(self) -> str:
-        parts = [self.unstored] if self.unstored else []
-        parts += [f"{self.unsent_bytes} bytes were not sent"] if self.unsent_bytes else []
-        parts += [f"member {node} lacks about {lacks} bytes" for node, lacks in self.lacking]
-        parts += [_unconfirmed(node) for node in self.unconfirmed]
-        parts += [_lost(node) for node in self.losers]
-        parts += [_UNSETTLED] if self.unsettled else []
-        parts += [f"no program was reached at {self.unreached}"] if self.unreached else []
-        return ", ".join(parts)
-
-
 def deliver(connection: Connection, linger_s: float | None, stall_s: float) -> Operation[Undelivered]:
     """Take nothing more, wait for the members as `_deliver` does, and say what was not delivered."""
-    unreached = connection.unreached()
+    nowhere = connection.unreached()
     undelivered = yield from _deliver(connection, linger_s, stall_s)
-    return replace(undelivered, unreached=unreached)
+    return replace(undelivered, unreached=nowhere)
 
 
 def _deliver(connection: Connection, linger_s: float | None, stall_s: float) -> Operation[Undelivered]:
@@ -298,20 +269,8 @@ def _backlog(connection: Connection) -> tuple[int, tuple[tuple[int, int], ...]]:
 
 
 def _names(lacking: list[tuple[int, int]]) -> str:
-    return "".join(f"; member {node} lacks about {lacks} bytes" for node, lacks in lacking)
+    return "".join(f"; {lacks(node, lacking_bytes)}" for node, lacking_bytes in lacking)
 
 
 def _lacking_behind(router: int, nodes: list[int]) -> str:
-    return f"; behind router {router}, {_listed(nodes)} did not acknowledge everything"
-
-
-def _listed(nodes: list[int]) -> str:
-    return ", ".join(f"{node}" for node in nodes)
-
-
-def _lost(member: int) -> str:
-    return f"member {member} did not take messages in time, and lost some for good"
-
-
-def _unconfirmed(router: int) -> str:
-    return f"router {router} has not said that those behind it have everything"
+    return f"; behind router {router}, {listed(nodes)} did not acknowledge everything"

@@ -25,13 +25,13 @@ from shoal.bus.arguments import (
     properties_of,
     refuse,
 )
-from shoal.bus.connection import Connection, closed_error, closing_on_error, warn_undelivered
+from shoal.bus.connection import Connection, closed_error, closing_on_error
 from shoal.bus.consumer import Consumer, Listening, StoredSubscription
 from shoal.bus.dispatch import Callback, OwnThread, SharedThread
 from shoal.bus.durable import stored_of
 from shoal.bus.events import Event
 from shoal.bus.handle import Handle
-from shoal.bus.operations import STALL_S, Undelivered
+from shoal.bus.operations import STALL_S
 from shoal.bus.options import QueueOptions, StoredOptions
 from shoal.bus.queues import Queue, declaration
 from shoal.bus.readers import threads_done
@@ -53,6 +53,7 @@ from shoal.bus.seeking import Place, seek_request
 from shoal.bus.store_protocol import TEMPORARY
 from shoal.bus.subscription import Subscription
 from shoal.bus.transactions import Transaction
+from shoal.bus.undelivered import Undelivered
 from shoal.bus.waiting import close_at_exit, run
 from shoal.bus.watch import Watch
 from shoal.config import (
@@ -161,8 +162,8 @@ class Bus(Handle):
     """A connection: publishes, subscribes, asks and answers. May be shared between threads.
 
     Made by `connect`. Use it in a `with` statement: leaving the block waits until every member has
-    everything, as long as they make progress, and warns (`UndeliveredWarning`) if one still lacks messages
-    then.
+    everything, as long as they make progress. If one still lacks messages then, a warning is logged;
+    `flush` raises instead.
 
     A connection without a reference to it or to one of its subscriptions is closed without lingering; its
     callbacks end, with a `ResourceWarning`. A callback that refers to its own connection keeps it open.
@@ -924,9 +925,7 @@ class Bus(Handle):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        undelivered = self._close(None, STALL_S, succeeded=kind is None)
-        if undelivered and kind is None:
-            warn_undelivered(self, undelivered)
+        self._close(None, STALL_S, succeeded=kind is None)
 
     def __repr__(self) -> str:
         return self._connection.describe("Bus")

@@ -71,4 +71,4 @@ def _close(connection: Connection) -> None:
     undelivered = replace(undelivered, unstored=unstored)
     connection.shut_down()
     if undelivered:
-        connection.say_undelivered(undelivered)
+        connection.say_undelivered(undelivered, at_exit=True)

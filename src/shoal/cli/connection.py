@@ -9,6 +9,8 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 import shoal
+from shoal.bus.inside import be_private
+from shoal.config import resolve
 from shoal.errors import ConfigError, HistoryError, InvalidSelectorError, InvalidTopicError, ShoalError
 from shoal.messages import Line
 
@@ -33,11 +35,30 @@ Interface = Annotated[
 ]
 
 
-def connect(url: str | None, domain: str | None, interface: str | None, **options: Any) -> shoal.Bus:
-    """Connect with the options that were given; the connection is closed after SIGTERM, too."""
+def connect(
+    url: str | None,
+    domain: str | None,
+    interface: str | None,
+    *,
+    patient: bool = False,
+    asks: bool = False,
+    **options: Any,
+) -> shoal.Bus:
+    """Connect with the options that were given; the connection is closed after SIGTERM, too.
+
+    Args:
+        patient: go on trying if no program answers at the address; otherwise raise.
+        asks: the command prints which answers came, and has nothing to say about its questions.
+    """
     end_on_sigterm()
-    given: dict[str, Any] = {"domain": domain, "interface": interface, **options}
-    return shoal.connect(url, **{name: value for name, value in given.items() if value is not None})
+    given: dict[str, Any] = {"domain": domain, "interface": interface}
+    given = {name: value for name, value in given.items() if value is not None}
+    if not patient and resolve(url, dict(given)).has_links:
+        given["required"] = True
+    bus = shoal.connect(url, **given, **{name: value for name, value in options.items() if value is not None})
+    if asks:
+        be_private(bus)
+    return bus
 
 
 def end_on_sigterm() -> None:

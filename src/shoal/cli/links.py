@@ -28,7 +28,7 @@ def links(
     interface: Interface = None,
 ) -> None:
     """Print the links of the domain's daemons. The status is 1 if no daemon answers."""
-    with plain_endings("links"), connect(url, domain, interface) as bus:
+    with plain_endings("links"), connect(url, domain, interface, asks=True) as bus:
         statuses, network = ask(bus, wait)
         if not draw(network, dot, svg):
             listed = [(status, link) for status in statuses for link in status.get("links", ())]

@@ -30,7 +30,7 @@ def members(
     interface: Interface = None,
 ) -> None:
     """Print the members of the domain, and what they subscribe to. The status is 1 if there are none."""
-    with plain_endings("members"), connect(url, domain, interface) as bus:
+    with plain_endings("members"), connect(url, domain, interface, asks=True) as bus:
         patterns: dict[int, set[str]] = {}
         deadline = time.monotonic() + wait
         while (left_s := deadline - time.monotonic()) > 0:

@@ -32,7 +32,7 @@ def nodes(
 
     The status is 1 if no node answers.
     """
-    with plain_endings("nodes"), connect(url, domain, interface) as bus:
+    with plain_endings("nodes"), connect(url, domain, interface, asks=True) as bus:
         _, network = ask(bus, wait)
         places = [place for place in network.places.values() if place.kind != "lan"]
         if not draw(network, dot, svg):

@@ -47,7 +47,7 @@ def _at_store(
     command: str, url: str | None, domain: str | None, interface: str | None, timeout_s: float | None
 ) -> Iterator[shoal.Bus]:
     """A connection that has found the store; its errors are printed as one line."""
-    with plain_endings(f"queue {command}"), connect(url, domain, interface) as bus:
+    with plain_endings(f"queue {command}"), connect(url, domain, interface, asks=True) as bus:
         find_store(bus, timeout_s, kept=False)
         yield bus
 

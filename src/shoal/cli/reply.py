@@ -51,7 +51,7 @@ def reply(
     """Answer questions until Ctrl-C, and print each."""
     if (body is None) == (command is None):
         raise typer.BadParameter("give an answer, or --command")
-    with plain_endings("reply"), connect(url, domain, interface) as bus:
+    with plain_endings("reply"), connect(url, domain, interface, patient=True) as bus:
         #: For each question, why it could not be printed, if it could not.
         answered: queue.SimpleQueue[OSError | None] = queue.SimpleQueue()
 

@@ -64,7 +64,9 @@ def sub(
         if durable is not None and retained:
             raise typer.BadParameter("--retained is for subscriptions that are not durable")
         with (
-            connect(url, domain, interface, client_id=None if durable is None else client_id) as bus,
+            connect(
+                url, domain, interface, patient=True, client_id=None if durable is None else client_id
+            ) as bus,
             _subscribe(bus, pattern, selector, correlation, durable, retained) as subscription,
         ):
             left = count

@@ -52,7 +52,7 @@ def top(
     if json and not once:
         typer.echo("shoal top: --json needs --once", err=True)
         raise typer.Exit(2)
-    with plain_endings("top"), connect(url, domain, interface) as bus:
+    with plain_endings("top"), connect(url, domain, interface, asks=True) as bus:
         if once or not sys.stdout.isatty():
             _print_once(bus, every, json)
         else:

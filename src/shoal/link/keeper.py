@@ -6,6 +6,7 @@ import functools
 import logging
 import math
 import queue
+import re
 import socket
 import threading
 import time
@@ -44,6 +45,9 @@ _ACCEPT_PAUSE_S = 0.1
 INSIDE, _INSIDE_ADDRESS = Target("inproc", ""), "this process"
 
 log = logging.getLogger("shoal.link")
+
+#: What Rust adds to the system's words.
+_OS_ERROR = re.compile(r" \(os error \d+\)")
 
 #: What came of an attempt: addresses to try, a daemon that a registry chose, a channel that is there, or why
 #: there is none.
@@ -310,6 +314,7 @@ class Keeper:
         """Hear what became of connections: whether something did."""
         told = self._links.take_news()
         for news in told:
+            news["why"] = _OS_ERROR.sub("", news["why"])
             self._on_news(now, news)
         return bool(told)
 
@@ -321,7 +326,7 @@ class Keeper:
             if isinstance(found, LinkRefusedError):
                 self._say_reconnecting(dialler, dialler.refuse(now, str(found)))
             elif isinstance(found, Exception):
-                self._say_reconnecting(dialler, dialler.fail(now, str(found) or type(found).__name__))
+                self._say_reconnecting(dialler, dialler.fail(now, _words(found)))
             elif isinstance(found, Channel):
                 self._carry(now, dialler, found)
             elif isinstance(found, Target):
@@ -481,12 +486,19 @@ class Keeper:
             self._say_reconnecting(dialler, delay_s)
 
     def _say_reconnecting(self, dialler: Dialler, delay_s: float) -> None:
-        if not dialler.addresses:
+        # If it is required, `connect` raises: nothing is tried again then.
+        given_up = self._config.required and all(one.publisher is None for one in self._copy())
+        if not dialler.addresses and not given_up:
             self._say(LinkReconnecting(dialler.url, delay_s, dialler.why))
 
     def _say(self, event: Event) -> None:
         if not self._stopped:
             self._events.append(event)
+
+
+def _words(error: Exception) -> str:
+    """An error in the system's words, without its number."""
+    return (error.strerror if isinstance(error, OSError) else "") or str(error) or type(error).__name__
 
 
 def locator_of(config: ConnectionConfig) -> "Locator":

@@ -25,8 +25,8 @@ NODE_ID_CHANGED = warning(
 )
 MEMBER_SLOW = warning(
     2107,
-    "Member {node} stopped reading; publishing continues without it, and it may lose messages.",
-    "Make it read faster, or raise `slow_after_s`.",
+    "Member {node} stopped reading; publishing continues without it.",
+    "If it is alive, it may lose messages: make it read faster, or raise `slow_after_s`.",
 )
 CALLBACK_FAILED = error(2111, "A callback raised an exception on topic {topic}: {why}.")
 LINES_SUPPRESSED = warning(2112, "{count} similar warnings suppressed ({kind}).")
@@ -34,13 +34,34 @@ CALLBACK_ERRORS_SUPPRESSED = error(2113, "{count} further exceptions of callback
 CLOSED_UNDELIVERED = warning(
     2114,
     "{bus} closed before every member had every message: {undelivered}.",
-    "Raise `linger_s`, or flush before you close.",
+    "If a member is alive, give it more time: raise `linger_s` or `stall_s` of `close`, or flush first.",
 )
 UNCLOSED = warning(2115, "{what} was not closed.", "Close it, or use `with`.")
 DOTTED_TOPIC = warning(
     2116,
     "No program subscribes to topic {topic!r}. '/' separates levels, and dots are part of a name: did you "
     "mean {meant!r}?",
+)
+CLOSED_UNREACHED = warning(
+    2117,
+    "{bus} closed, and its messages reached no program: none answered at {address}.",
+    "Start the program that listens there, or correct the address. `connect(required=True)` raises if no "
+    "program answers.",
+)
+CLOSED_UNSTORED = warning(
+    2118,
+    "{bus} closed before the store had every persistent message: {lacks}.",
+    "Flush before you close, which raises; or keep messages until a store has them: `connect(outbox=DIR)`.",
+)
+CLOSED_LOST = warning(
+    2119,
+    "Messages of {bus} are lost for good: members that did not take them in time: {members}.",
+    "Make them read faster, or raise `slow_after_s`; with `when_slow='wait'` publishers wait for them.",
+)
+EXITED_UNDELIVERED = warning(
+    2120,
+    "{bus} was open when the program ended, and not every member had every message: {undelivered}.",
+    "Close it, or use `with`: that waits for as long as members make progress.",
 )
 STORE_DOWN = warning(
     2201, "Store {name!r} is not responding. Unconfirmed messages are kept and will be sent again."

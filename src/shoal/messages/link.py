@@ -48,5 +48,5 @@ LINK_DOWN = warning(
     "Link {link} with member {node} at {address} is down: {why}. Messages for it are kept, within resume_s "
     "and window_bytes.",
 )
-LINK_RECONNECTING = warning(2023, "Connection to {link} lost: {why}. Reconnecting in {delay_s:.2g} s.")
+LINK_RECONNECTING = warning(2023, "Not connected to {link}: {why}. Trying again in {delay_s:.2g} s.")
 LINK_REFUSED = warning(2024, "Refused a connection from {address} to {link}: {why}.")

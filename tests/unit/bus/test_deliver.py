@@ -7,7 +7,7 @@ import pytest
 
 from shoal.bus import operations
 from shoal.bus.connection import Connection
-from shoal.bus.operations import Undelivered
+from shoal.bus.undelivered import Undelivered
 from shoal.errors import FlushError
 
 ROUTER, OTHER = 7, 8
@@ -67,6 +67,10 @@ def connected(node):
     )
 
 
+def said(undelivered):
+    return [str(line) for line in undelivered.lines("it")]
+
+
 def outcome(operation):
     while True:
         try:
@@ -88,7 +92,13 @@ def test_a_router_that_did_not_say_that_those_behind_it_have_everything_is_named
     undelivered = deliver(PlainNode(([ROUTER], None)))
     assert undelivered == Undelivered(unconfirmed=(ROUTER,))
     assert undelivered
-    assert f"{undelivered}" == "router 7 has not said that those behind it have everything"
+    (line,) = said(undelivered)
+    assert line.startswith(
+        "SHOAL-2114 it closed before every member had every message: "
+        "router 7 has not said that those behind it have everything. "
+    )
+    (line,) = (str(one) for one in undelivered.lines("it", at_exit=True))
+    assert line.startswith("SHOAL-2120 it was open when the program ended")
 
 
 def test_it_is_not_if_all_that_was_published_is_confirmed():
@@ -121,7 +131,7 @@ def test_a_program_that_failed_is_not_named():
 def test_a_close_during_which_paths_kept_changing_confirms_nothing():
     undelivered = deliver(PlainNode(([], None), unsettled=True))
     assert undelivered == Undelivered(unsettled=True)
-    assert "the topology kept changing" in f"{undelivered}"
+    assert "the topology kept changing" in said(undelivered)[0]
 
 
 def test_so_says_a_flush_and_a_sync():
@@ -153,9 +163,9 @@ def test_whoever_lost_messages_is_named_though_everybody_answers():
     undelivered = outcome(operations.deliver(connected(node), None, 0.1))
     assert undelivered == Undelivered(losers=(5, 9))
     assert undelivered
-    assert str(undelivered) == (
-        "member 5 did not take messages in time, and lost some for good, "
-        "member 9 did not take messages in time, and lost some for good"
+    (line,) = said(undelivered)
+    assert line.startswith(
+        "SHOAL-2119 Messages of it are lost for good: members that did not take them in time: 5, 9. "
     )
 
 

@@ -3,7 +3,6 @@
 import asyncio
 import socket
 import threading
-import warnings
 from typing import Any
 
 import pytest
@@ -256,20 +255,31 @@ def nowhere() -> str:
         return f"tcp://127.0.0.1:{taken.getsockname()[1]}"
 
 
-def test_messages_for_nobody_are_warned_of(nowhere: str) -> None:
-    with pytest.warns(shoal.UndeliveredWarning, match=f"no program was reached at {nowhere}"):  # noqa: SIM117
+def test_every_connection_whose_messages_reached_no_program_says_so(
+    nowhere: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    for _ in range(2):
         with shoal.connect(nowhere) as bus:
             bus.publish("a", 1)
+    lines = [line for line in caplog.messages if line.startswith("SHOAL-2117")]
+    assert len(lines) == 2
+    assert all(f"none answered at {nowhere}" in line and "required=True" in line for line in lines)
     bus = shoal.connect(nowhere)
     bus.publish("a")
     assert not bus.close()
 
 
-def test_whoever_publishes_nothing_is_not_warned(nowhere: str) -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        with shoal.connect(nowhere):
-            pass
+def test_a_flush_raises_if_no_program_was_reached(nowhere: str) -> None:
+    with shoal.connect(nowhere) as bus:
+        bus.publish("a", 1)
+        with pytest.raises(shoal.FlushError, match=f"no program was reached at {nowhere}"):
+            bus.flush()
+
+
+def test_a_connection_that_published_nothing_does_not(nowhere: str, caplog: pytest.LogCaptureFixture) -> None:
+    with shoal.connect(nowhere):
+        pass
+    assert "SHOAL-2117" not in caplog.text
 
 
 def test_a_required_connection_raises_where_nobody_is(nowhere: str) -> None:
