@@ -5,6 +5,8 @@ from pathlib import Path
 from typing import Any, Self, TypedDict
 
 __version__: str
+#: The version of the wire format that this extension speaks.
+WIRE_VERSION: int
 
 class Message:
     """A message: what was published, and who published it.
@@ -348,6 +350,11 @@ class TcpLinks:
         """A listener that a transport written in Python has: its number. `asks` as of `listen`."""
     def admit(self, connection: int, refused: str | None = None) -> None:
         """Let somebody in who is asked about; or not, with the reason that it hears."""
+    def redirect(self, connection: int, places: str) -> None:
+        """Sends the other end elsewhere, to the addresses that `places` names.
+
+        One that was told as news of kind `asks` is refused with them; one that is linked hears them.
+        """
     def adopt(
         self, address: str, identity: str, *, listener: int | None = None, last: int | None = None
     ) -> tuple[int, int] | None:

@@ -105,6 +105,35 @@ fn a_guest_waits_until_it_is_decided_whether_it_is_let_in_and_hears_why_not() {
 }
 
 #[test]
+fn a_guest_and_a_peer_are_sent_elsewhere() {
+    let now = Time::from_nanos(1_000_000_000);
+    let news = |node: &mut Node| std::iter::from_fn(|| node.links.poll_news()).collect::<Vec<_>>();
+    let places = "tcp://10.0.0.2:7474 tls://b:7475";
+    let mut ends = [1, 2].map(|number| node(&hub_config(number, number as u32)));
+    ends[0].links.open(now, 1, Role::Guest, 5);
+    ends[1].links.open(now, 1, Role::Dialled(None), 5);
+    talk(&mut ends, now);
+    ends[0].links.redirect(now, 1, places);
+    talk(&mut ends, now);
+    let over = |why| TcpNews::Over { connection: 1, peer: None, why };
+    assert_eq!(news(&mut ends[0]).last(), Some(&over(Over::Turned(places.into()))));
+    assert_eq!(news(&mut ends[1]), [over(Over::Elsewhere(places.into()))]);
+
+    let mut ends = [1, 2].map(|number| node(&hub_config(number, number as u32)));
+    ends[0].links.open(now, 1, Role::Accepted, 5);
+    ends[1].links.open(now, 1, Role::Dialled(None), 5);
+    talk(&mut ends, now);
+    let _ = ends.each_mut().map(news);
+    // A peer that says it again and again fills nothing.
+    for _ in 0..3 {
+        ends[0].links.redirect(now, 1, places);
+    }
+    talk(&mut ends, now);
+    assert_eq!(news(&mut ends[1]), [TcpNews::Redirected { connection: 1, places: places.into() }]);
+    assert_eq!(ends[1].hub.members().len(), 1, "the link stays until there is another one");
+}
+
+#[test]
 fn a_guest_that_nobody_decides_about_may_come_again_later() {
     let now = Time::from_nanos(1_000_000_000);
     let mut ends = [1, 2].map(|number| node(&hub_config(number, number as u32)));

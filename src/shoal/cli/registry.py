@@ -23,6 +23,11 @@ def registry(
     tls_cert: Annotated[Path | None, typer.Option(help="The certificate (PEM).")] = None,
     tls_key: Annotated[Path | None, typer.Option(help="The certificate's key (PEM).")] = None,
     tokens: Annotated[Path | None, typer.Option(help="The token file; see `shoal token`.")] = None,
+    audit: Annotated[Path | None, typer.Option(help="A SQLite file for the audit log.")] = None,
+    proxy: Annotated[
+        list[str] | None,
+        typer.Option(help="A reverse proxy (address or CIDR) whose X-Forwarded-For counts. Repeatable."),
+    ] = None,
     site: Annotated[
         list[str] | None, typer.Option(help="A network (CIDR) whose clients prefer its daemons. Repeatable.")
     ] = None,
@@ -32,7 +37,13 @@ def registry(
         from shoal.registry.config import RegistryConfig
 
         config = RegistryConfig(
-            listen=listen, tls_cert=tls_cert, tls_key=tls_key, tokens=tokens, sites=tuple(site or ())
+            listen=listen,
+            tls_cert=tls_cert,
+            tls_key=tls_key,
+            tokens=tokens,
+            audit=audit,
+            proxies=tuple(proxy or ()),
+            sites=tuple(site or ()),
         )
         try:
             from shoal.registry.service import Registry

@@ -1,5 +1,6 @@
 """`shoal token`: make and remove the tokens that a store's clients show."""
 
+import datetime
 import os
 from pathlib import Path
 from typing import Annotated
@@ -7,7 +8,15 @@ from typing import Annotated
 import typer
 
 from shoal.cli.connection import plain_endings
-from shoal.config.tokens import ROLES, Principal, Token, is_principal, read_principals, write_principals
+from shoal.config.tokens import (
+    ROLES,
+    Principal,
+    Token,
+    day_of,
+    is_principal,
+    read_principals,
+    write_principals,
+)
 from shoal.errors import ConfigError
 
 app = typer.Typer(
@@ -31,11 +40,18 @@ def new(
     out: Annotated[Path, typer.Option(help="Where to write the token, for its principal alone.")],
     role: Annotated[str, typer.Option(help=f"What it may do: {' or '.join(ROLES)}.")] = ROLES[0],
     replace: Annotated[bool, typer.Option("--replace", help="Replace the principal's former token.")] = False,
+    domain: Annotated[
+        list[str] | None, typer.Option(help="A domain in which it is valid; all, if not given. Repeatable.")
+    ] = None,
+    expires: Annotated[str | None, typer.Option(help="The last day (UTC) it is valid: 2027-01-31.")] = None,
 ) -> None:
     """Make a token: a line for the store's file, and a file for the client. The token is not printed."""
     with plain_endings("token new"):
         if role not in ROLES:
             raise ConfigError(f"--role is {role!r}, and must be {' or '.join(ROLES)}")
+        last_day = None if expires is None else day_of(expires, "--expires")
+        if last_day is not None and last_day < datetime.datetime.now(datetime.UTC).date():
+            raise ConfigError(f"--expires is {expires!r}, which is over: give a day to come")
         token = Token.new(principal)
         known = _known(tokens)
         if any(each.name == principal for each in known) and not replace:
@@ -49,7 +65,9 @@ def new(
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
             file.write(token.text + "\n")
         others = [each for each in known if each.name != principal]
-        write_principals(tokens, [*others, Principal(principal, role, token.verifier)])
+        write_principals(
+            tokens, [*others, Principal(principal, role, token.verifier, tuple(domain or ()), last_day)]
+        )
         typer.echo(f"{out} has the token of {principal} ({role}); {tokens} knows it. Give {out} to it alone.")
 
 
@@ -72,4 +90,6 @@ def list_(tokens: Tokens) -> None:
     """Print principals and roles of a token file."""
     with plain_endings("token list"):
         for each in _known(tokens):
-            typer.echo(f"{each.name}  {each.role}")
+            domains = f"  domains {', '.join(each.domains)}" if each.domains else ""
+            until = f"  until {each.expires}" if each.expires is not None else ""
+            typer.echo(f"{each.name}  {each.role}{domains}{until}")

@@ -13,12 +13,15 @@ file, each about fresh numbers of both: what an eavesdropper recorded is worth n
 """
 
 import base64
+import datetime
 import hashlib
 import hmac
 import os
 import re
 import secrets
-from collections.abc import Iterable, Mapping
+import time
+import urllib.parse
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -133,17 +136,33 @@ class Principal:
     name: str
     role: str
     verifier: Verifier
+    #: The domains in which it has its role; all of them, if there are none.
+    domains: tuple[str, ...] = ()
+    #: The last day (UTC) on which its token is valid; for ever, if there is none.
+    expires: datetime.date | None = None
 
     @property
     def is_operator(self) -> bool:
         """Whether what belongs to others is its to change."""
         return self.role == "operator"
 
+    def is_expired(self, now: float) -> bool:
+        """Whether its last day is over; `now` is the time of day, in seconds."""
+        today = datetime.datetime.fromtimestamp(now, datetime.UTC).date()
+        return self.expires is not None and today > self.expires
+
+    def is_for(self, domain: str | None) -> bool:
+        """Whether it has its role in a domain."""
+        return not self.domains or domain is None or domain in self.domains
+
     @property
     def line(self) -> str:
         """The line as the file has it."""
         verifier = self.verifier
-        return f"{self.name} {self.role} {_HASH}:{verifier.stored_key.hex()}:{verifier.server_key.hex()}"
+        line = f"{self.name} {self.role} {_HASH}:{verifier.stored_key.hex()}:{verifier.server_key.hex()}"
+        if self.domains:
+            line += f" domains={','.join(urllib.parse.quote(each, safe='') for each in self.domains)}"
+        return line if self.expires is None else f"{line} expires={self.expires.isoformat()}"
 
 
 def transcript_of(principal: str, session: str, store: str, run: str, mine: bytes, theirs: bytes) -> bytes:
@@ -155,8 +174,19 @@ def transcript_of(principal: str, session: str, store: str, run: str, mine: byte
 class Principals:
     """Those of a token file, read again when the file changes. May be shared between threads."""
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = Path(path)
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        domain: str | None = None,
+        *,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """Read the file. With `domain`, principals that have no role there are unknown.
+
+        Raises:
+            ConfigError: the file cannot be read, others can read it, or a line of it is wrong.
+        """
+        self.path, self._domain, self._clock = Path(path), domain, clock
         self._known: dict[str, Principal] = {}
         self._read_of: tuple[int, int, int] | None = None
         #: Stands for a principal that there is none of, so that a stranger learns nothing from the answer.
@@ -187,8 +217,11 @@ class Principals:
         return None
 
     def find(self, name: object) -> Principal | None:
-        """The principal of a name."""
-        return self._known.get(name) if isinstance(name, str) else None
+        """The principal of a name; none if its token expired, or is for other domains."""
+        found = self._known.get(name) if isinstance(name, str) else None
+        if found is None or found.is_expired(self._clock()) or not found.is_for(self._domain):
+            return None
+        return found
 
     def find_or_nobody(self, name: object) -> tuple[Principal, bool]:
         """The same, or one that no token proves; and whether it is there."""
@@ -197,13 +230,19 @@ class Principals:
 
     def check(self, text: str) -> Principal | None:
         """The principal whose token a text is, in a time that does not depend on the text."""
+        found = self.identify(text)
+        return None if found is None else self.find(found.name)
+
+    def identify(self, text: str) -> Principal | None:
+        """The same, though its token expired or is for other domains."""
         try:
             token = Token.parse(text)
         except ConfigError:
             return None
-        found, is_there = self.find_or_nobody(token.principal)
+        known = self._known.get(token.principal)
+        found = known or self._nobody
         is_its = hmac.compare_digest(token.verifier.stored_key, found.verifier.stored_key)
-        return found if is_its and is_there else None
+        return known if is_its else None
 
     def __len__(self) -> int:
         return len(self._known)
@@ -230,9 +269,9 @@ def read_principals(path: Path) -> list[Principal]:
 
 def _principal(line: str, where: str) -> Principal:
     words = line.split()
-    if len(words) != 3:
+    if len(words) < 3:
         raise ConfigError(f"{where}: a line is PRINCIPAL ROLE HASH, and this one has {len(words)} words")
-    name, role, text = words
+    name, role, text, *limits = words
     if not is_principal(name):
         raise ConfigError(f"{where}: {name!r} is no principal: use letters, digits and '._@-'")
     if role not in ROLES:
@@ -245,7 +284,31 @@ def _principal(line: str, where: str) -> Principal:
         verifier = Verifier(b"", b"")
     if method != _HASH or len(verifier.stored_key) != 32 or len(verifier.server_key) != 32:
         raise ConfigError(f"{where}: the hash is none that `shoal token new` writes")
-    return Principal(name, role, verifier)
+    domains, expires = _limits(limits, where)
+    return Principal(name, role, verifier, domains, expires)
+
+
+def _limits(words: list[str], where: str) -> tuple[tuple[str, ...], datetime.date | None]:
+    """Where and until when a token is valid, as the words after its hash say."""
+    domains: tuple[str, ...] = ()
+    expires: datetime.date | None = None
+    for word in words:
+        key, _, value = word.partition("=")
+        if key == "domains" and value:
+            domains = tuple(urllib.parse.unquote(each) for each in value.split(","))
+        elif key == "expires":
+            expires = day_of(value, where)
+        else:
+            raise ConfigError(f"{where}: {word!r} is neither domains=NAME,… nor expires=YYYY-MM-DD")
+    return domains, expires
+
+
+def day_of(text: str, where: str) -> datetime.date:
+    """The day that a text names."""
+    try:
+        return datetime.date.fromisoformat(text)
+    except ValueError:
+        raise ConfigError(f"{where}: {text!r} is no day such as 2027-01-31") from None
 
 
 def write_principals(path: Path, principals: Iterable[Principal]) -> None:
@@ -290,6 +353,43 @@ def token_of(
         return Token.parse(text)
     path = environment.get(ENVIRONMENT_FILE)
     return read_token(path) if path else None
+
+
+class TokenSource:
+    """The token that a program shows now, from a file that may be replaced. For one thread at a time."""
+
+    def __init__(self, token_file: str | os.PathLike[str] | None = None) -> None:
+        """Use a file, or what the environment names.
+
+        Raises:
+            ConfigError: the token cannot be read.
+        """
+        self._path = token_file or os.environ.get(ENVIRONMENT_FILE)
+        if token_file is None and os.environ.get(ENVIRONMENT):
+            self._path = None
+        self._stamp = self._now()
+        self._token = token_of(None, token_file)
+
+    def current(self) -> Token | None:
+        """The token; the one read before, if the file cannot be read now."""
+        stamp = self._now()
+        if self._path and stamp is not None and stamp != self._stamp:
+            try:
+                self._token = read_token(self._path)
+            except ConfigError:
+                # It may be half written: it is looked at again.
+                return self._token
+            self._stamp = stamp
+        return self._token
+
+    def _now(self) -> tuple[int, int, int] | None:
+        if not self._path:
+            return None
+        try:
+            status = Path(self._path).stat()
+        except OSError:
+            return None
+        return status.st_mtime_ns, status.st_size, status.st_ino
 
 
 def _hmac(key: bytes, message: bytes) -> bytes:

@@ -102,11 +102,12 @@ class RegistryOptions(Checked):
     def clients(self, domain: str) -> "list[RegistryClient]":
         """The registries, each with the token of the file or of the environment."""
         # A small gateway without registries does without HTTP and its memory.
-        from shoal.config.tokens import token_of
+        from shoal.config.tokens import TokenSource
         from shoal.link.registry_client import RegistryClient
 
-        token = token_of(None, self.token_file)
-        return [RegistryClient(url, domain, token=token, ca=self.ca) for url in self.urls]
+        return [
+            RegistryClient(url, domain, token=TokenSource(self.token_file), ca=self.ca) for url in self.urls
+        ]
 
 
 @dataclass(frozen=True, kw_only=True)

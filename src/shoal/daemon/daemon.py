@@ -26,6 +26,7 @@ from shoal.monitor.process import process_status
 from shoal.system import processor_s
 
 if TYPE_CHECKING:
+    from shoal.daemon.guard import Guard
     from shoal.daemon.registering import Registering
     from shoal.monitor.http import HttpEndpoint
     from shoal.store import Store
@@ -58,7 +59,8 @@ class Daemon:
         self._cpu = (0.0, self._began_s)
         self._capacity = CapacityWatch()
         self.bus = Bus(config.connection)
-        self._links = Links(self.bus._connection)
+        self._guard = self._guard_of(config)
+        self._links = Links(self.bus._connection, self._guard)
         try:
             self._open(config)
         except BaseException:
@@ -89,6 +91,11 @@ class Daemon:
                 raise ConfigError(
                     "domain, the role router or [connection] changed, which needs a restart: "
                     "nothing was changed"
+                )
+            if config.registry is not None and self._guard is None:
+                raise ConfigError(
+                    "[registry] was added, which needs a restart: listeners opened without it answer no "
+                    "registry; nothing was changed"
                 )
             done = self._links.reload_keys()
             done += self._links.change(config.open_links(), strict=False)
@@ -145,8 +152,18 @@ class Daemon:
             return None
         from shoal.daemon.registering import Mesh, Registering
 
+        assert self._guard is not None
         mesh = Mesh(self.bus._connection.keeper(), f"{self.bus.publisher:016x}")
-        return Registering(config.registry.clients(config.domain), mesh, self._record, config.domain)
+        clients = config.registry.clients(config.domain)
+        return Registering(clients, mesh, self._guard, self._record, config.domain)
+
+    def _guard_of(self, config: DaemonConfig) -> "Guard | None":
+        if config.registry is None:
+            return None
+        from shoal.daemon.guard import Guard
+
+        keeper = self.bus._connection.keeper()
+        return Guard(f"{self.bus.publisher:016x}", config.connection.connections_max, keeper.accepted)
 
     def _record(self, address: str) -> Record:
         """What it tells registries; `address` is this machine's on the way there."""
@@ -162,6 +179,7 @@ class Daemon:
                 roles=tuple(name for name, on in dataclasses.asdict(config.roles).items() if on),
                 version=_core.__version__,
                 load=Load(self._links.connections(), self._cpu_share()),
+                links=() if self._guard is None else self._links.edges(self._guard.is_daemon),
             )
 
     def _cpu_share(self) -> float:

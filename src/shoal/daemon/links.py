@@ -5,9 +5,9 @@ import logging
 import socket
 import struct
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from shoal.bus.connection import LEAVE_S, Connection
 from shoal.config.keys import keys_of
@@ -16,9 +16,12 @@ from shoal.errors import ShoalError
 from shoal.link.address import HOSTS, target_of
 from shoal.link.admission import Allowed
 from shoal.link.dialler import Dialler
-from shoal.link.directory import Endpoint
+from shoal.link.directory import Edge, Endpoint
 from shoal.link.state import LinkState
 from shoal.messages import daemon as notices
+
+if TYPE_CHECKING:
+    from shoal.daemon.guard import Guard
 
 log = logging.getLogger("shoal.daemon")
 
@@ -26,6 +29,10 @@ log = logging.getLogger("shoal.daemon")
 _SIOCGIFADDR, _SIOCGIFNETMASK = 0x8915, 0x891B
 #: What links are called that no file names: those to daemons that a registry lists.
 FOUND = "registry"
+#: Connections beyond `connections_max` that may say hello, and be sent elsewhere.
+SPARE = 64
+#: Links with other daemons that a registry is told of.
+EDGES_MAX = 256
 #: A link that cannot be opened is tried again after so long.
 RETRY_S = 5.0
 
@@ -42,8 +49,9 @@ class Open:
 class Links:
     """The links of one node. For one thread at a time."""
 
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
+    def __init__(self, connection: Connection, guard: "Guard | None" = None) -> None:
+        """Have no links yet; with `guard`, it decides who is let in."""
+        self._connection, self._guard = connection, guard
         self._wanted: dict[str, LinkConfig] = {}
         self._open: dict[str, Open] = {}
         #: Of links that could not be opened: why, and when to try again.
@@ -141,12 +149,27 @@ class Links:
         states = [] if keeper is None else keeper.states()
         return sum(each.role == "accept" and each.state == "up" for each in states)
 
+    def edges(self, is_daemon: Callable[[int], bool]) -> tuple[Edge, ...]:
+        """The links with other daemons."""
+        keeper = self._connection.links
+        states = [] if keeper is None else keeper.states()
+        return tuple(
+            Edge(f"{each.publisher:016x}", each.round_trip_s, each.state)
+            for each in states
+            if each.publisher and is_daemon(each.publisher)
+        )[:EDGES_MAX]
+
     def endpoints(self, address: str) -> tuple[Endpoint, ...]:
         """Where others may connect; `address` stands for listeners on every address."""
         urls = [opened.listens_at for opened in self._open.values() if opened.listens_at is not None]
         targets = [target_of(url, 0) for url in urls]
         return tuple(
-            Endpoint(target.scheme, address if target.host in ("0.0.0.0", "::") else target.host, target.port)
+            Endpoint(
+                target.scheme,
+                address if target.host in ("0.0.0.0", "::") else target.host,
+                target.port,
+                target.path,
+            )
             for target in targets
             if target.scheme in HOSTS
         )
@@ -193,8 +216,11 @@ class Links:
             return Open(norm=self._connection.add_norm(config))
         keeper = self._connection.keeper()
         if link.listens:
-            admit = Allowed(link.allow) if link.allow else None
-            return Open(listens_at=keeper.listen(config.target(), admit, config.cost))
+            allow = Allowed(link.allow) if link.allow else None
+            if self._guard is None:
+                return Open(listens_at=keeper.listen(config.target(), allow, config.cost))
+            admit = self._guard.listener(allow)
+            return Open(listens_at=keeper.listen(config.target(), admit, config.cost, spare=SPARE))
         return Open(dialler=keeper.connect(config.target(), config.cost))
 
     def _close(self, name: str) -> None:

@@ -12,12 +12,14 @@ import time
 from collections.abc import Callable
 
 from shoal.bus.threads import start
+from shoal.daemon.guard import Guard
 from shoal.daemon.mesh import wanted
 from shoal.errors import LinkError, ShoalError
+from shoal.link.challenge import new_secret
 from shoal.link.dialler import Dialler
 from shoal.link.directory import STAMP_BYTES, Record, open_stamp
 from shoal.link.keeper import Keeper
-from shoal.link.registry_client import RegistryClient
+from shoal.link.registry_client import Listing, RegistryClient
 from shoal.messages import registry as notices
 
 log = logging.getLogger("shoal.daemon")
@@ -28,6 +30,10 @@ AGAIN_S = 2.0
 FORGET_S = 600.0
 #: How long closing waits for a goodbye to each registry.
 LEAVE_S = 2.0
+#: Where no datagram arrives, behind NAT say, a registry is asked for changes; each question waits for this.
+POLL_S = 1.5
+#: Daemons that lists make this one connect to.
+DIALLED_MAX = 256
 
 
 class Mesh:
@@ -47,6 +53,8 @@ class Mesh:
                 url = record.endpoints[0].target.url
                 known = self._dialled.get(url)
                 if known is None:
+                    if len(self._dialled) >= DIALLED_MAX:
+                        continue
                     notices.PEER_FOUND(name=record.name, url=url).log(log)
                     known = (self._keeper.connect(record.endpoints[0].target), now)
                 self._dialled[url] = (known[0], now)
@@ -60,11 +68,17 @@ class Registering:
     """One daemon's registrations. Close it to say goodbye."""
 
     def __init__(
-        self, clients: list[RegistryClient], mesh: Mesh, record: Callable[[str], Record], domain: str
+        self,
+        clients: list[RegistryClient],
+        mesh: Mesh,
+        guard: Guard,
+        record: Callable[[str], Record],
+        domain: str,
     ) -> None:
         """Register with every registry; `record` makes what to say, given this machine's address."""
         self._stopped = threading.Event()
-        self._ones = [_Registration(client, mesh, record, domain, self._stopped) for client in clients]
+        self._ones = [_Registration(client, mesh, guard, record, domain, self._stopped) for client in clients]
+        guard.use_secrets(one.secret for one in self._ones)
         for one in self._ones:
             start(one.thread)
 
@@ -84,17 +98,23 @@ class _Registration:
         self,
         client: RegistryClient,
         mesh: Mesh,
+        guard: Guard,
         record: Callable[[str], Record],
         domain: str,
         stopped: threading.Event,
     ) -> None:
         self._client, self._mesh, self._record, self._domain = client, mesh, record, domain
-        self._stopped = stopped
-        # One socket hears IPv4 alone; a registry reached by IPv6 is asked with each registration.
+        self._guard, self._stopped = guard, stopped
+        #: What the registry verifies this daemon's addresses with.
+        self.secret = new_secret()
+        self._unproved: dict[str, str] = {}
+        # One socket hears IPv4 alone; a registry reached by IPv6 is asked for changes.
         self._udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self._udp.bind(("", 0))
         self._port = int(self._udp.getsockname()[1])
         self._key, self._echo, self._stamp, self._daemons = b"", b"", 0, 0
+        #: Whether a datagram came since the registration before the last.
+        self._hears = True
         self._refresh_s = AGAIN_S
         #: Whether the registry answered last time; unknown before the first.
         self._is_there: bool | None = None
@@ -122,38 +142,56 @@ class _Registration:
 
     def _register(self) -> None:
         record = self._record(self._client.own_address())
-        answer = self._client.register(record, self._port, self._echo or None)
+        answer = self._client.register(record, self._port, self._echo or None, self.secret)
         self._key, self._refresh_s = answer.key, answer.refresh_s
-        if answer.stamp != self._stamp:
+        for address, why in answer.unproved.items():
+            if self._unproved.get(address) != why:
+                notices.ADDRESS_UNPROVED(url=self._client.url, address=address, why=why).log(log)
+        self._unproved = dict(answer.unproved)
+        if answer.stamp != self._stamp or self._guard.wants_loads:
             self._pull()
         self._note(True, "")
 
     def _pull(self) -> None:
-        listing = self._client.listing(self._stamp)
+        self._use(self._client.listing())
+
+    def _use(self, listing: Listing | None) -> None:
         if listing is not None:
             self._stamp, self._daemons = listing.stamp, len(listing.records)
+            self._guard.use(self._client.url, listing.records)
             self._mesh.use(list(listing.records))
 
     def _hear(self, until: float) -> None:
-        """Hear datagrams until it is time to register again."""
+        """Hear of changes until it is time to register again: by datagram, or by asking if none comes."""
+        if not self._hears:
+            while not self._stopped.is_set() and (left_s := until - time.monotonic()) > 0:
+                self._use(self._client.listing(self._stamp, min(POLL_S, left_s)))
+            # What came meanwhile is heard now.
+            until = time.monotonic() + 0.001
+        self._hears = self._hear_datagrams(until)
+
+    def _hear_datagrams(self, until: float) -> bool:
+        """Hear datagrams: whether one came."""
+        came = False
         while not self._stopped.is_set() and (left_s := until - time.monotonic()) > 0:
             self._udp.settimeout(left_s)
             try:
                 datagram, _ = self._udp.recvfrom(STAMP_BYTES + 1)
             except TimeoutError:
-                return
+                return came
             except OSError as error:
                 raise LinkError(f"Datagrams of the registry cannot be heard: {error}.") from error
             heard = open_stamp(datagram, self._domain, self._key)
             if heard is None:
                 continue
-            is_new = self._echo != heard.echo
+            came, is_new = True, self._echo != heard.echo
             self._echo = heard.echo
             if heard.stamp != self._stamp:
                 self._pull()
             if is_new:
                 # The registry sends datagrams only where one was echoed.
-                return
+                return True
+        return came
 
     def _note(self, is_there: bool, why: str) -> None:
         if is_there and self._is_there is False:

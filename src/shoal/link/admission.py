@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Literal
 
 from shoal.bus.threads import start
 from shoal.errors import ConfigError, LinkRefusedError
@@ -48,6 +49,24 @@ class Guest:
 Admit = Callable[[Guest], bool]
 
 
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Why a guest is not let in."""
+
+    why: str
+    #: `refused` for good; `busy` for now; `answered` as it wished; sent `elsewhere`.
+    kind: Literal["refused", "busy", "answered", "elsewhere"] = "refused"
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether nobody is told of it."""
+        return self.kind in ("answered", "elsewhere")
+
+
+#: What the parts of this package that decide may answer besides.
+Decide = Callable[[Guest], bool | Verdict]
+
+
 def check_admit(admit: object) -> None:
     """Refuse what cannot decide."""
     if not callable(admit):
@@ -56,24 +75,26 @@ def check_admit(admit: object) -> None:
         raise TypeError(f"admit is {admit!r}, and must be a plain function: a thread of its own calls it")
 
 
-def refusal(admit: Admit, guest: Guest) -> str | None:
+def refusal(admit: Decide, guest: Guest) -> Verdict | None:
     """Why a guest is not let in; `None` if it is. A mistake of the deciding function lets no guest in."""
     try:
         answer = admit(guest)
     except LinkRefusedError as error:
-        return str(error) or "it is not let in"
+        return Verdict(str(error) or "it is not let in")
     except BaseException as error:
         # On a thread of ours the log is the only place to say so.
         notices.ADMIT_FAILED(address=guest.address, link=guest.link, why=named(error)).log(
             log, exc_info=error
         )
-        return "the function that decides who is let in failed"
+        return Verdict("the function that decides who is let in failed")
+    if isinstance(answer, Verdict):
+        return answer
     if answer is True:
         return None
     if answer is False:
-        return "it is not let in"
+        return Verdict("it is not let in")
     notices.ADMIT_UNDECIDED(address=guest.address, link=guest.link, answer=repr(answer)).log(log)
-    return "the function that decides who is let in did not say"
+    return Verdict("the function that decides who is let in did not say")
 
 
 class Allowed:
@@ -115,14 +136,14 @@ def _ip(address: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
 class Doorkeeper:
     """Asks about guests, one after the other, on a thread of its own: a decision may take a moment."""
 
-    def __init__(self, decided: Callable[[int, str | None], object]) -> None:
+    def __init__(self, decided: Callable[[int, Verdict | None], object]) -> None:
         """`decided` is called with why a connection is refused, or `None`; it must keep nothing alive."""
-        self._waiting: queue.Queue[tuple[float, int, Admit, Guest] | None] = queue.Queue(WAITING_MAX)
+        self._waiting: queue.Queue[tuple[float, int, Decide, Guest] | None] = queue.Queue(WAITING_MAX)
         self._decided = decided
         self._stopped = False
         start(threading.Thread(target=self._run, name="shoal-admit", daemon=True))
 
-    def ask(self, connection: int, admit: Admit, guest: Guest) -> bool:
+    def ask(self, connection: int, admit: Decide, guest: Guest) -> bool:
         """Have it decided about a guest; false if too many wait."""
         try:
             self._waiting.put_nowait((time.monotonic(), connection, admit, guest))

@@ -28,11 +28,17 @@ class Endpoint:
     transport: str
     host: str
     port: int
+    #: The path of a WebSocket, such as `/links`; may be empty.
+    path: str = ""
 
     @property
     def target(self) -> Target:
         """Where a link to it leads."""
-        return Target(self.transport, self.host, self.port)
+        return Target(self.transport, self.host, self.port, self.path)
+
+    def as_json(self) -> dict[str, Any]:
+        """The address as a registry's answers have it."""
+        return {"transport": self.transport, "host": self.host, "port": self.port, "path": self.path}
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +50,18 @@ class Load:
     #: The share of its cores that it uses, 0 to 1.
     cpu: float = 0.0
     messages_per_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """A link of a daemon with another one, for pictures of the network."""
+
+    #: The other daemon's publisher.
+    to: str
+    #: How long an answer takes; `None` while none was heard.
+    round_trip_s: float | None
+    #: `up`, `standby`, `reconnecting`, …
+    state: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +78,13 @@ class Record:
     roles: tuple[str, ...] = ()
     version: str = ""
     load: Load = field(default=Load(), compare=False)
+    links: tuple[Edge, ...] = field(default=(), compare=False)
+
+    @property
+    def fullness(self) -> float:
+        """How full or busy it is, 0 to 1."""
+        share = self.load.connections / self.connections_max if self.connections_max else 1.0
+        return min(max(share, self.load.cpu), 1.0)
 
     def as_json(self) -> dict[str, Any]:
         """The record as a registry's answers have it."""
@@ -67,7 +92,7 @@ class Record:
             "publisher": self.publisher,
             "name": self.name,
             "cluster": self.cluster,
-            "urls": [{"transport": e.transport, "host": e.host, "port": e.port} for e in self.endpoints],
+            "urls": [each.as_json() for each in self.endpoints],
             "connections_max": self.connections_max,
             "cores": self.cores,
             "roles": list(self.roles),
@@ -77,6 +102,9 @@ class Record:
                 "cpu": self.load.cpu,
                 "msg_s": self.load.messages_per_s,
             },
+            "links": [
+                {"to": each.to, "round_trip_s": each.round_trip_s, "state": each.state} for each in self.links
+            ],
         }
 
     @classmethod
@@ -98,9 +126,15 @@ class Record:
                 roles=tuple(str(role) for role in body["roles"]),
                 version=str(body["version"]),
                 load=Load(int(load["connections"]), float(load["cpu"]), float(load["msg_s"])),
+                links=tuple(_edge(each) for each in body.get("links", ())),
             )
         except (KeyError, TypeError, ValueError) as error:
             raise LinkError(f"The registry's answer has a record that cannot be read: {error!r}.") from None
+
+
+def _edge(body: Mapping[str, Any]) -> Edge:
+    took = body["round_trip_s"]
+    return Edge(str(body["to"]), None if took is None else float(took), str(body["state"]))
 
 
 def endpoint_of(body: Mapping[str, Any]) -> Endpoint:
@@ -110,9 +144,10 @@ def endpoint_of(body: Mapping[str, Any]) -> Endpoint:
         KeyError, TypeError, ValueError: it is none.
     """
     transport, host, port = str(body["transport"]), str(body["host"]), int(body["port"])
-    if transport not in HOSTS or not host or not 0 < port < 65_536:
-        raise ValueError(f"{transport}://{host}:{port}")
-    return Endpoint(transport, host, port)
+    path = str(body.get("path", ""))
+    if transport not in HOSTS or not host or not 0 < port < 65_536 or (path and path[0] != "/"):
+        raise ValueError(f"{transport}://{host}:{port}{path}")
+    return Endpoint(transport, host, port, path)
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from shoal.config import ConnectionConfig
 from shoal.errors import ClosedError, ConfigError, LinkError, LinkRefusedError
 from shoal.link import transport
 from shoal.link.address import Target, is_address, resolve
-from shoal.link.admission import Admit
+from shoal.link.admission import Decide
 from shoal.link.backoff import Backoff
 from shoal.link.certificates import replace_tls, tls_of
 from shoal.link.congestion import ask_for
@@ -111,15 +111,23 @@ class Keeper:
         self._bell.ring(0)
         return dialler
 
-    def listen(self, target: Target, admit: Admit | None = None, cost: int | None = None) -> str:
+    def listen(
+        self, target: Target, admit: Decide | None = None, cost: int | None = None, spare: int = 0
+    ) -> str:
         """Let others connect, those about whom `admit` says so: the URL they may use.
 
-        A step over the links that are made there costs so much.
+        A step over the links that are made there costs so much. `spare` more than `connections_max` may say
+        hello, and be sent elsewhere.
         """
         self._prepare(target)
         made = self._transports.get(target.scheme)
         listener = self._listeners.add(
-            target, admit, cost=cost, tls=self._tls if target.scheme == "tls" else None, made=made
+            target,
+            admit,
+            cost=cost,
+            tls=self._tls if target.scheme == "tls" else None,
+            made=made,
+            spare=spare,
         )
         if listener.door is not None:
             accepting = functools.partial(_accept, weakref.ref(self), listener.door, listener.number)
@@ -217,6 +225,10 @@ class Keeper:
             self._links.end(number, why, refused)
 
     # --- getters ---
+
+    def accepted(self) -> int:
+        """Connections that others made, those that only said hello included."""
+        return self._listeners.connections()
 
     @property
     def has_stopped(self) -> bool:
@@ -479,6 +491,8 @@ class Keeper:
             url, address = self._up.pop(number)
             left = kind in ("left", "closed")
             self._say(LinkDown(url, news["node"], address, _reason(kind, news["why"]), left))
+        elif kind == "turned" and self._listeners.is_quiet(number):
+            log.debug("%s answered %s and let it go", url, address)
         elif kind == "turned":
             self._listeners.note_refused(news["listener"])
             self._say(LinkRefused(url, address, news["why"]))

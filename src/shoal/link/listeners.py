@@ -1,5 +1,6 @@
 """The places of a node that others may connect to: how many they let in, whom, and what is told about it."""
 
+import collections
 import contextlib
 import functools
 import logging
@@ -16,7 +17,7 @@ from shoal.config import ConnectionConfig
 from shoal.errors import ClosedError, ConfigError, LinkError
 from shoal.link import forks
 from shoal.link.address import Target, resolve
-from shoal.link.admission import Admit, Doorkeeper, Guest, check_admit
+from shoal.link.admission import WAITING_MAX, Decide, Doorkeeper, Guest, Verdict, check_admit
 from shoal.link.certificates import check_listening
 from shoal.link.state import LinkState
 from shoal.link.transport import Listening, Transport
@@ -41,9 +42,11 @@ class Listener:
     #: Where the extension listens, if it does.
     place: tuple[str, int] | None = None
     #: Decides who is let in, if somebody does.
-    admit: Admit | None = None
+    admit: Decide | None = None
     #: What a step over the links that are made here costs; `None` is as usual.
     cost: int | None = None
+    #: Connections beyond `connections_max` that may say hello.
+    spare: int = 0
 
     def close(self) -> None:
         """Let nobody in any more, as far as that is Python's."""
@@ -73,19 +76,24 @@ class Listeners:
         self._open: dict[int, Listener] = {}
         self._told: dict[int, Told] = {}
         self._doorkeeper: Doorkeeper | None = None
+        #: Connections that end without anybody being told; no more than wait to be decided about.
+        self._quiet: collections.deque[int] = collections.deque(maxlen=WAITING_MAX)
 
     # --- commands ---
 
     def add(
         self,
         target: Target,
-        admit: Admit | None,
+        admit: Decide | None,
         *,
         cost: int | None,
         tls: _core.Tls | None,
         made: Transport | None,
+        spare: int = 0,
     ) -> Listener:
         """Let others connect, those about whom `admit` says so; over TLS, or by a transport that was `made`.
+
+        `spare` more than `connections_max` may say hello, and be sent elsewhere.
 
         Raises:
             LinkError: that cannot be listened at.
@@ -93,7 +101,8 @@ class Listeners:
         if admit is not None:
             check_admit(admit)
         try:
-            return self._add(target, Listener(0, "", target.url, admit=admit, cost=cost), tls, made)
+            wanted = Listener(0, "", target.url, admit=admit, cost=cost, spare=spare)
+            return self._add(target, wanted, tls, made)
         except ConfigError:
             raise
         except OSError as error:
@@ -113,21 +122,21 @@ class Listeners:
                 self._doorkeeper = Doorkeeper(functools.partial(_decided, weakref.ref(self)))
             if door is not None:
                 # A socket, and a pipe to the engine.
-                number = self._links.add_listener(self._connections_max(3), asks=asks)
+                most = self._connections_max(3, wanted.spare)
+                number = self._links.add_listener(most, asks=asks)
                 listener = replace(wanted, number=number, url=door.url, door=door)
             else:
-                number, port = self._links.listen(
-                    address, target.port, self._connections_max(1), tls, asks=asks
-                )
+                most = self._connections_max(1, wanted.spare)
+                number, port = self._links.listen(address, target.port, most, tls, asks=asks)
                 forks.note(address, port)
                 url = Target(target.scheme, address, port).url
                 listener = replace(wanted, number=number, url=url, place=(address, port))
             self._open[number] = listener
         return listener
 
-    def _connections_max(self, descriptors: int) -> int:
+    def _connections_max(self, descriptors: int, spare: int) -> int:
         """How many connections a listener may have, each of which needs so many descriptors."""
-        most = self._config.connections_max
+        most = self._config.connections_max + spare
         room = max(int(min((room_left() - KEPT_FREE) / descriptors, most)), 1)
         if room < most // 2:
             notices.FEWER_CONNECTIONS(room=room, wanted=most, limit=limit(), reserved=KEPT_FREE).log(log)
@@ -169,10 +178,32 @@ class Listeners:
         if not self._doorkeeper.ask(number, listener.admit, guest):
             self._links.end(number, "too many wait to be let in", False)
 
-    def decide(self, number: int, refused: str | None) -> None:
+    def decide(self, number: int, verdict: Verdict | None) -> None:
         """Let somebody in who was asked about, or say why not."""
+        if verdict is not None and verdict.is_quiet:
+            self._quiet.append(number)
         with contextlib.suppress(ClosedError):
-            self._links.admit(number, refused)
+            if verdict is None:
+                self._links.admit(number)
+            elif verdict.kind == "elsewhere":
+                self._links.redirect(number, verdict.why)
+            elif verdict.kind == "busy":
+                self._links.end(number, verdict.why, False)
+            else:
+                self._links.admit(number, verdict.why)
+
+    def is_quiet(self, number: int) -> bool:
+        """Whether nobody is told that a connection was turned away. Asked once."""
+        with contextlib.suppress(ValueError):
+            self._quiet.remove(number)
+            return True
+        return False
+
+    def connections(self) -> int:
+        """Connections of all listeners, those that only said hello included."""
+        with contextlib.suppress(ClosedError):
+            return sum(self._links.listener(one.number)[0] for one in self.all())
+        return 0
 
     def note_refused(self, number: int | None) -> None:
         """Somebody was refused at a listener."""
@@ -241,6 +272,6 @@ class Listeners:
         return found
 
 
-def _decided(own: "weakref.ref[Listeners]", number: int, refused: str | None) -> None:
+def _decided(own: "weakref.ref[Listeners]", number: int, verdict: Verdict | None) -> None:
     if (listeners := own()) is not None:
-        listeners.decide(number, refused)
+        listeners.decide(number, verdict)

@@ -18,11 +18,11 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from shoal.config.connection import REGISTRY_PORT
-from shoal.config.tokens import token_of
+from shoal.config.tokens import TokenSource
 from shoal.errors import LinkError, LinkRefusedError, ShoalError
 from shoal.link.address import Target
 from shoal.link.directory import endpoint_of
-from shoal.link.registry_client import Located, RegistryClient
+from shoal.link.registry_client import Candidate, RegistryClient
 
 #: A locator avoids a daemon that failed for this time.
 AVOID_S = 30.0
@@ -63,9 +63,9 @@ class Locator:
         cache: Path | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        token = token_of(None, token_file)
-        urls = registry_urls(places)
-        self._clients = [RegistryClient(url, domain, token=token, ca=ca) for url in urls]
+        self._clients = [
+            RegistryClient(url, domain, token=TokenSource(token_file), ca=ca) for url in registry_urls(places)
+        ]
         self._transport, self._clock = transport, clock
         self._lock = threading.Lock()
         #: Daemons that failed, by publisher, and until when they are avoided.
@@ -99,11 +99,11 @@ class Locator:
             if publisher is not None:
                 self._avoided[publisher] = self._clock() + AVOID_S
 
-    def _ask(self, avoided: tuple[str, ...]) -> list[Located]:
+    def _ask(self, avoided: tuple[str, ...]) -> list[Candidate]:
         why: ShoalError | None = None
         for client in random.sample(self._clients, len(self._clients)):
             try:
-                found = client.locate(transport=self._transport, exclude=avoided)
+                found = list(client.locate(transport=self._transport, exclude=avoided).candidates)
             except LinkRefusedError:
                 raise
             except LinkError as error:
@@ -116,30 +116,22 @@ class Locator:
             raise why
         return remembered
 
-    def _remember(self, found: list[Located]) -> None:
+    def _remember(self, found: list[Candidate]) -> None:
         """Keep the answer for times without a registry. What cannot be written is not missed."""
-        daemons = [
-            {
-                "transport": each.endpoint.transport,
-                "host": each.endpoint.host,
-                "port": each.endpoint.port,
-                "publisher": each.publisher,
-            }
-            for each in found
-        ]
+        daemons = [each.endpoint.as_json() | {"publisher": each.publisher} for each in found]
         with contextlib.suppress(OSError):
             self._cache.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             unfinished = self._cache.with_suffix(f".{os.getpid()}")
             unfinished.write_text(json.dumps({"at": self._clock(), "daemons": daemons}), encoding="utf-8")
             unfinished.replace(self._cache)
 
-    def _remembered(self) -> list[Located]:
+    def _remembered(self) -> list[Candidate]:
         try:
             kept = json.loads(self._cache.read_text(encoding="utf-8"))
             if not 0 <= self._clock() - float(kept["at"]) <= KEEP_S:
                 return []
             return [
-                Located(endpoint_of(each), str(each["publisher"]), "remembered") for each in kept["daemons"]
+                Candidate(endpoint_of(each), str(each["publisher"]), "remembered") for each in kept["daemons"]
             ]
         except (OSError, ValueError, KeyError, TypeError):
             return []

@@ -1,5 +1,6 @@
 """Speaks HTTP with a registry: what daemons and clients need, with the standard library alone."""
 
+import contextlib
 import http.client
 import json
 import os
@@ -8,10 +9,12 @@ import ssl
 import urllib.parse
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeVar
 
+from shoal import _core
 from shoal.config.connection import REGISTRY_PORT
-from shoal.config.tokens import Token
+from shoal.config.tokens import Token, TokenSource
 from shoal.errors import ConfigError, LinkError, LinkRefusedError
 from shoal.link.directory import Endpoint, Record, endpoint_of
 
@@ -24,12 +27,24 @@ _Read = TypeVar("_Read")
 
 
 @dataclass(frozen=True)
-class Located:
+class Candidate:
     """A daemon that a locator proposes."""
 
     endpoint: Endpoint
     publisher: str
     why: str
+    #: How full or busy it is, 0 to 1.
+    load: float = 0.0
+
+
+@dataclass(frozen=True)
+class Located:
+    """What a locator answers."""
+
+    #: The best first.
+    candidates: tuple[Candidate, ...]
+    #: How full or busy the daemon is that the client has; `None` if the registry does not know it.
+    current_load: float | None = None
 
 
 @dataclass(frozen=True)
@@ -40,6 +55,8 @@ class Registered:
     refresh_s: float
     #: Opens datagrams of this registry.
     key: bytes
+    #: Addresses that the registry could not verify, and why.
+    unproved: Mapping[str, str]
 
 
 @dataclass(frozen=True)
@@ -60,7 +77,7 @@ class RegistryClient:
         url: str,
         domain: str,
         *,
-        token: Token | None = None,
+        token: Token | TokenSource | None = None,
         ca: str | os.PathLike[str] | None = None,
     ) -> None:
         """Know where a registry is.
@@ -77,14 +94,25 @@ class RegistryClient:
             self._host, self._port = parts.hostname, parts.port or REGISTRY_PORT
         except ValueError as error:
             raise ConfigError(f"{url!r}: {error}") from None
-        self.url, self._token = url.rstrip("/"), token
+        self.url, self._token, self._ca = url.rstrip("/"), token, ca
         self._base = f"/v1/domains/{urllib.parse.quote(domain, safe='')}"
         self._tls: ssl.SSLContext | None = None
+        self._ca_stamp = _stamp(ca)
         if parts.scheme == "https":
             try:
                 self._tls = ssl.create_default_context(cafile=None if ca is None else os.fspath(ca))
             except (OSError, ssl.SSLError) as error:
                 raise ConfigError(f"ca is {ca!r}, and cannot be used: {error}") from None
+
+    def _trust(self) -> ssl.SSLContext | None:
+        """What connections are made with: an authority that was replaced counts from now on."""
+        stamp = _stamp(self._ca)
+        if self._tls is not None and self._ca is not None and stamp not in (None, self._ca_stamp):
+            # A file that is half written leaves the authority of before.
+            with contextlib.suppress(OSError, ssl.SSLError):
+                self._tls = ssl.create_default_context(cafile=os.fspath(self._ca))
+                self._ca_stamp = stamp
+        return self._tls
 
     def own_address(self) -> str:
         """This machine's address on the way to the registry. Nothing is sent.
@@ -106,21 +134,34 @@ class RegistryClient:
 
     # --- daemons ---
 
-    def register(self, record: Record, udp_port: int | None, echo: bytes | None) -> Registered:
-        """Register, or renew the lease."""
-        body = record.as_json() | {"udp_port": udp_port, "echo": echo.hex() if echo else None}
+    def register(
+        self, record: Record, udp_port: int | None, echo: bytes | None, secret: bytes = b""
+    ) -> Registered:
+        """Register, or renew the lease; with `secret` the daemon proves its addresses."""
+        body = record.as_json() | {
+            "udp_port": udp_port,
+            "echo": echo.hex() if echo else None,
+            "secret": secret.hex(),
+        }
         answer = self._ask("PUT", f"/daemons/{record.publisher}", body)
         return _read(
-            answer, lambda it: Registered(int(it["stamp"]), float(it["refresh_s"]), bytes.fromhex(it["key"]))
+            answer,
+            lambda it: Registered(
+                int(it["stamp"]),
+                float(it["refresh_s"]),
+                bytes.fromhex(it["key"]),
+                {str(url): str(why) for url, why in it["unproved"].items()},
+            ),
         )
 
     def leave(self, publisher: str) -> None:
         """Say goodbye."""
         self._ask("DELETE", f"/daemons/{publisher}")
 
-    def listing(self, since: int = 0, wait_s: float = 0.0) -> Listing | None:
+    def listing(self, since: int | None = None, wait_s: float = 0.0) -> Listing | None:
         """The domain's daemons; `None` if the list has the stamp `since`, also after `wait_s`."""
-        answer = self._ask("GET", f"/daemons?since={since}&wait={wait_s:g}", timeout_s=ANSWER_S + wait_s)
+        query = "" if since is None else f"?since={since}&wait={wait_s:g}"
+        answer = self._ask("GET", f"/daemons{query}", timeout_s=ANSWER_S + wait_s)
         if answer is None:
             return None
         return _read(
@@ -132,19 +173,16 @@ class RegistryClient:
 
     # --- clients ---
 
-    def locate(self, *, transport: str | None = None, exclude: tuple[str, ...] = ()) -> list[Located]:
-        """The daemons to connect to, the best first."""
-        query = [("exclude", each) for each in exclude]
+    def locate(
+        self, *, transport: str | None = None, exclude: tuple[str, ...] = (), current: str | None = None
+    ) -> Located:
+        """The daemons to connect to, or those that may be better than the `current` one."""
+        query = [("version", _core.__version__), *(("exclude", each) for each in exclude)]
         if transport is not None:
             query.append(("transport", transport))
-        answer = self._ask("GET", f"/locate?{urllib.parse.urlencode(query)}")
-        return _read(
-            answer,
-            lambda it: [
-                Located(endpoint_of(each), str(each["publisher"]), str(each["why"]))
-                for each in it["candidates"]
-            ],
-        )
+        if current is not None:
+            query.append(("current", current))
+        return _read(self._ask("GET", f"/locate?{urllib.parse.urlencode(query)}"), _located)
 
     # --- HTTP ---
 
@@ -154,16 +192,17 @@ class RegistryClient:
         """The answer's JSON; `None` if there is none."""
         headers = {"Accept": "application/json"}
         if self._token is not None:
-            headers["Authorization"] = f"Bearer {self._token.text}"
+            token = self._token.current() if isinstance(self._token, TokenSource) else self._token
+            if token is not None:
+                headers["Authorization"] = f"Bearer {token.text}"
         content = None
         if body is not None:
             headers["Content-Type"], content = "application/json", json.dumps(body).encode()
-        if self._tls is None:
+        tls = self._trust()
+        if tls is None:
             connection = http.client.HTTPConnection(self._host, self._port, timeout=timeout_s)
         else:
-            connection = http.client.HTTPSConnection(
-                self._host, self._port, timeout=timeout_s, context=self._tls
-            )
+            connection = http.client.HTTPSConnection(self._host, self._port, timeout=timeout_s, context=tls)
         try:
             connection.request(method, self._base + path, content, headers)
             response = connection.getresponse()
@@ -192,6 +231,25 @@ class RegistryClient:
             detail = text[:200].decode(errors="replace")
         why = f"The registry {self.url} refused ({status}): {detail}"
         raise LinkRefusedError(why) if status in (401, 403) else LinkError(why)
+
+
+def _located(body: Any) -> Located:
+    found = tuple(
+        Candidate(endpoint_of(each), str(each["publisher"]), str(each["why"]), float(each["load"]))
+        for each in body["candidates"]
+    )
+    current = body["current"]
+    return Located(found, None if current is None else float(current))
+
+
+def _stamp(path: str | os.PathLike[str] | None) -> tuple[int, int] | None:
+    if path is None:
+        return None
+    try:
+        status = Path(path).stat()
+    except OSError:
+        return None
+    return status.st_mtime_ns, status.st_ino
 
 
 def _read(answer: Any, read: Callable[[Any], _Read]) -> _Read:

@@ -13,4 +13,16 @@ REGISTRY_AWAY = warning(
 )
 REGISTRY_BACK = info(5111, "The registry {url} answers. Daemons in its list: {daemons}.")
 PEER_FOUND = info(5112, "The registry lists daemon {name}: connecting to {url}.")
+ADDRESS_UNPROVED = warning(
+    5114,
+    "The registry {url} could not verify that {address} is this daemon: {why}. It sends no client there.",
+    "Correct `advertise` in [registry], or let the registry reach that address.",
+)
+REGISTRY_CERTIFICATE_READ = info(5115, "The registry uses the new certificate for connections from now on.")
+REGISTRY_CERTIFICATE_UNREADABLE = warning(
+    5116, "The registry's new certificate cannot be used: {why}. The one read before stays in use."
+)
+AUDIT_FAILED = warning(
+    5117, "The registry's audit log cannot be written: {why}.", "Free some space, or correct `--audit`."
+)
 REGISTRY_TOKENS_UNREADABLE = warning(5113, "{why}. The tokens read before stay valid.")

@@ -1,181 +1,83 @@
 """The registry's HTTP interface. Decides nothing: `Directory` does. Everything runs on one event loop."""
 
-import asyncio
-import contextlib
 import json
 import logging
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from fastapi import Depends, FastAPI, HTTPException, Path, Query, Request, Response
 from fastapi.responses import JSONResponse, StreamingResponse
-from pydantic import BaseModel, ConfigDict, Field
 
 import shoal
-from shoal.config.tokens import Principals
-from shoal.link.directory import Endpoint, Load, Record
+from shoal.config.tokens import Principal
 from shoal.messages import registry as notices
-from shoal.registry.directory import CANDIDATES, LEASE_S, REFRESH_S, Candidate, Directory, DirectoryFullError
-from shoal.registry.limits import RateLimit
-from shoal.registry.reach import Reach
+from shoal.registry.bodies import (
+    AuditBody,
+    CandidateBody,
+    DaemonBody,
+    ListBody,
+    LocateBody,
+    ProblemBody,
+    RegisteredBody,
+)
+from shoal.registry.desk import (
+    LOCATES_PER_S,
+    REGISTRATIONS_PER_S,
+    VIEWERS_MAX,
+    WAITING_MAX,
+    Desk,
+    address_of,
+)
+from shoal.registry.directory import (
+    LEASE_S,
+    REFRESH_S,
+    Candidate,
+    DirectoryFullError,
+    NotYoursError,
+)
 
 log = logging.getLogger("shoal.registry")
 
 #: A request's body is no longer.
 BODY_BYTES_MAX = 64 << 10
-#: Requests of one address in a second.
-LOCATES_PER_S, REGISTRATIONS_PER_S = 20, 2
 #: A question for the list waits no longer for a change.
 WAIT_S_MAX = 30.0
-#: Consoles that watch one registry.
-VIEWERS_MAX = 64
-#: A silent stream of events says that it lives so often.
-COMMENT_S = 15.0
+#: A stream of events has the daemons' load at this interval.
+LOAD_S = 5.0
+#: What a client is to wait for when there is no room.
+RETRY_S = 2
 
-Domain = Annotated[str, Path(min_length=1, max_length=255, description="The domain, as `connect` names it.")]
-Publisher = Annotated[str, Path(pattern="^[0-9a-f]{16}$", description="The daemon's publisher, in hex.")]
+Domain = Annotated[
+    str,
+    Path(min_length=1, max_length=255, description="The domain, as `connect` names it.", examples=["plant"]),
+]
+Publisher = Annotated[
+    str,
+    Path(
+        pattern="^[0-9a-f]{16}$",
+        description="The daemon's publisher, in hex.",
+        examples=["00000000000000a1"],
+    ),
+]
 
-
-class UrlBody(BaseModel):
-    """An address at which a daemon listens."""
-
-    model_config = ConfigDict(extra="forbid")
-    transport: Literal["tcp", "tls", "ws", "wss"]
-    host: str = Field(min_length=1, max_length=255)
-    port: int = Field(ge=1, le=65_535)
-
-
-class LoadBody(BaseModel):
-    """How busy a daemon is."""
-
-    connections: int = Field(default=0, ge=0)
-    cpu: float = Field(default=0.0, ge=0.0, le=1.0, description="The share of its cores that it uses.")
-    msg_s: float = Field(default=0.0, ge=0.0)
-
-
-class DaemonBody(BaseModel):
-    """What a daemon says of itself."""
-
-    publisher: str = Field("", max_length=16)
-    name: str = Field(min_length=1, max_length=63)
-    cluster: str = Field("", max_length=63)
-    urls: list[UrlBody] = Field(default_factory=list, max_length=16)
-    udp_port: int | None = Field(None, ge=1, le=65_535, description="Where it hears datagrams.")
-    echo: str | None = Field(None, pattern="^[0-9a-f]{16}$", description="From the last datagram it heard.")
-    connections_max: int = Field(ge=0, le=100_000)
-    cores: int = Field(1, ge=1, le=4096)
-    roles: list[str] = Field(default_factory=list, max_length=16)
-    version: str = Field(max_length=32)
-    load: LoadBody = LoadBody()
+_REFUSED: dict[int | str, dict[str, Any]] = {
+    401: {"model": ProblemBody, "description": "The token is missing, unknown or expired."},
+    403: {"model": ProblemBody, "description": "The token is of another role, domain or principal."},
+    413: {"model": ProblemBody, "description": f"The body is longer than {BODY_BYTES_MAX} bytes."},
+    429: {"model": ProblemBody, "description": "The address asks too often."},
+}
+_FULL: dict[int | str, dict[str, Any]] = {503: {"model": ProblemBody, "description": "There is no room."}}
 
 
-class RegisteredBody(BaseModel):
-    """The answer to a registration: when to register again, and the key of datagrams."""
-
-    stamp: int
-    lease_s: float
-    refresh_s: float
-    key: str
-
-
-class ListBody(BaseModel):
-    """The daemons of a domain."""
-
-    stamp: int
-    settling: bool = Field(description="The registry has just started, and may not know every daemon.")
-    daemons: list[dict[str, Any]]
-
-
-class CandidateBody(BaseModel):
-    """A daemon to connect to."""
-
-    transport: str
-    host: str
-    port: int
-    publisher: str
-    why: str
-
-
-class LocateBody(BaseModel):
-    """The daemons to connect to, the best first."""
-
-    candidates: list[CandidateBody]
-
-
-class Service:
-    """The directory, and the requests that wait for it to change. For one event loop."""
-
-    def __init__(
-        self,
-        directory: Directory,
-        principals: Principals | None = None,
-        *,
-        clock: Callable[[], float] = time.monotonic,
-        reach: Callable[[Endpoint], Awaitable[bool]] | None = None,
-    ) -> None:
-        self.directory, self.principals, self.clock = directory, principals, clock
-        self.reach = reach or Reach(clock)
-        self.locates = RateLimit(LOCATES_PER_S)
-        self.registrations = RateLimit(REGISTRATIONS_PER_S)
-        self.viewers = 0
-        self._changed = asyncio.Event()
-
-    def change(self) -> None:
-        """The list of some domain changed: let waiting requests look."""
-        self._changed.set()
-        self._changed = asyncio.Event()
-
-    async def wait_for_change(self, domain: str, since: int, wait_s: float) -> bool:
-        """Wait until the list has another stamp than `since`: whether it has."""
-        until = self.clock() + wait_s
-        while self.directory.stamp(domain) == since and self.clock() < until:
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._changed.wait(), until - self.clock())
-        return self.directory.stamp(domain) != since
-
-    def listing(self, domain: str) -> dict[str, Any]:
-        """The list as an answer has it."""
-        directory = self.directory
-        return {
-            "stamp": directory.stamp(domain),
-            "settling": directory.is_settling(self.clock()),
-            "daemons": [record.as_json() for record in directory.records(domain)],
-        }
-
-    def check(self, request: Request, *roles: str) -> None:
-        """Refuse a request without a token of one of these roles, where tokens are asked for."""
-        if self.principals is None:
-            return
-        scheme, _, text = request.headers.get("Authorization", "").partition(" ")
-        principal = self.principals.check(text) if scheme.lower() == "bearer" else None
-        if principal is None:
-            raise HTTPException(401, "A token is missing or unknown: shoal token new makes one.")
-        if principal.role not in (*roles, "operator"):
-            raise HTTPException(
-                403, f"{principal.name!r} is {principal.role!r}, and must be {' or '.join(roles)}."
-            )
-
-    async def reached(self, candidates: list[Candidate]) -> list[Candidate]:
-        """The first candidates that accept a connection now."""
-        found: list[Candidate] = []
-        for first in range(0, len(candidates), CANDIDATES):
-            lot = candidates[first : first + CANDIDATES]
-            are_there = await asyncio.gather(*(self.reach(each.endpoint) for each in lot))
-            found += [each for each, is_there in zip(lot, are_there, strict=True) if is_there]
-            if len(found) >= CANDIDATES:
-                break
-        return found[:CANDIDATES]
-
-
-def make_app(service: Service) -> FastAPI:
+def make_app(desk: Desk) -> FastAPI:
     """The HTTP interface of a registry."""
     app = FastAPI(
         title="Shoal registry",
         version=shoal.__version__,
         description="Daemons of Shoal networks: daemons find each other here, and clients the best daemon.",
+        responses=_REFUSED,
     )
-    app.state.service = service
+    app.state.desk = desk
 
     @app.middleware("http")
     async def bound_bodies(request: Request, follow: Callable[[Request], Awaitable[Response]]) -> Response:
@@ -184,135 +86,232 @@ def make_app(service: Service) -> FastAPI:
             return JSONResponse({"detail": f"A body has a Content-Length of at most {BODY_BYTES_MAX}."}, 413)
         return await follow(request)
 
-    def daemon(request: Request) -> None:
-        service.check(request, "daemon")
+    _add_daemons(app, desk)
+    _add_clients(app, desk)
+    return app
 
-    def client(request: Request) -> None:
-        service.check(request, "client", "daemon")
 
-    def viewer(request: Request) -> None:
-        service.check(request, "viewer", "daemon")
+def _add_daemons(app: FastAPI, desk: Desk) -> None:
+    """What daemons ask."""
 
-    @app.put("/v1/domains/{domain}/daemons/{publisher}", dependencies=[Depends(daemon)])
+    def daemon(request: Request, domain: Domain) -> Principal | None:
+        return desk.check(request, domain, "daemon")
+
+    Daemon = Annotated[Principal | None, Depends(daemon)]  # noqa: N806
+
+    @app.put("/v1/domains/{domain}/daemons/{publisher}", responses=_FULL)
     async def register(
-        request: Request, domain: Domain, publisher: Publisher, body: DaemonBody
+        request: Request, domain: Domain, publisher: Publisher, body: DaemonBody, principal: Daemon
     ) -> RegisteredBody:
         """Register a daemon, or renew its lease."""
-        now, address = service.clock(), _address(request)
-        if not service.registrations.admit(now, f"{address} {publisher}"):
+        now, address = desk.clock(), address_of(request)
+        if not desk.registrations.admit(now, f"{address} {publisher}") or not desk.addresses.admit(
+            now, address
+        ):
             raise HTTPException(429, f"More than {REGISTRATIONS_PER_S} registrations a second.")
-        before = service.directory.stamp(domain)
-        udp = None if body.udp_port is None else (address, body.udp_port)
-        echo = None if body.echo is None else bytes.fromhex(body.echo)
+        who = {"domain": domain, "daemon": publisher, "principal": _name(principal), "address": address}
+        before = desk.directory.find(domain, publisher)
+        record = body.record(publisher)
+        is_new = before is None or before.record != record
         try:
-            entry = service.directory.register(now, domain, _record(publisher, body), udp, echo)
+            entry = desk.directory.register(
+                now,
+                domain,
+                record,
+                None if body.udp_port is None else (address, body.udp_port),
+                None if body.echo is None else bytes.fromhex(body.echo),
+                owner=_name(principal),
+                secret=bytes.fromhex(body.secret),
+            )
         except DirectoryFullError:
             raise HTTPException(503, "The registry has as many daemons as it may.") from None
-        stamp = service.directory.stamp(domain)
-        if stamp != before:
+        except NotYoursError as error:
+            raise _not_yours(desk, error, who) from None
+        if is_new:
             notices.DAEMON_REGISTERED(name=body.name, domain=domain, address=address).log(log)
-            service.change()
-        return RegisteredBody(stamp=stamp, lease_s=LEASE_S, refresh_s=REFRESH_S, key=entry.key.hex())
+            desk.note("registered" if before is None else "changed", **who, detail=body.name)
+            desk.change()
+        desk.ask_for_proofs(domain, publisher)
+        unproved = {each.target.url: entry.faults[each] for each in entry.unproved if each in entry.faults}
+        return RegisteredBody(
+            stamp=desk.directory.stamp(domain),
+            lease_s=LEASE_S,
+            refresh_s=REFRESH_S,
+            key=entry.key.hex(),
+            unproved=unproved,
+        )
 
-    @app.delete("/v1/domains/{domain}/daemons/{publisher}", status_code=204, dependencies=[Depends(daemon)])
-    async def leave(domain: Domain, publisher: Publisher) -> Response:
+    @app.delete("/v1/domains/{domain}/daemons/{publisher}", status_code=204)
+    async def leave(request: Request, domain: Domain, publisher: Publisher, principal: Daemon) -> Response:
         """Remove a daemon that says goodbye."""
-        if service.directory.leave(domain, publisher):
-            service.change()
+        who = {
+            "domain": domain,
+            "daemon": publisher,
+            "principal": _name(principal),
+            "address": address_of(request),
+        }
+        owner = None if principal is not None and principal.is_operator else _name(principal)
+        try:
+            is_gone = desk.directory.leave(domain, publisher, owner)
+        except NotYoursError as error:
+            raise _not_yours(desk, error, who) from None
+        if is_gone:
+            desk.note("left", **who)
+            desk.change()
         return Response(status_code=204)
+
+
+def _add_clients(app: FastAPI, desk: Desk) -> None:
+    """What clients, consoles and operators ask."""
+
+    def client(request: Request, domain: Domain) -> None:
+        desk.check(request, domain, "client", "daemon")
+
+    def reader(request: Request, domain: Domain) -> None:
+        desk.check(request, domain, "client", "daemon", "viewer")
+
+    def viewer(request: Request, domain: Domain) -> None:
+        desk.check(request, domain, "viewer", "daemon")
+
+    def operator(request: Request) -> None:
+        desk.check(request, None, "operator")
 
     @app.get(
         "/v1/domains/{domain}/daemons",
         response_model=ListBody,
-        responses={304: {"description": "The list has the stamp that was given."}},
-        dependencies=[Depends(client)],
+        responses={304: {"description": "The list has the stamp that was given."}, **_FULL},
+        dependencies=[Depends(reader)],
     )
     async def list_daemons(
         domain: Domain,
-        since: Annotated[int, Query(ge=0, description="Answer once the list has another stamp.")] = 0,
+        since: Annotated[
+            int | None, Query(ge=0, le=1 << 63, description="Answer once the list has another stamp.")
+        ] = None,
         wait: Annotated[float, Query(ge=0, le=WAIT_S_MAX, description="How many seconds to wait.")] = 0.0,
     ) -> Response:
-        """The daemons of a domain."""
-        if since and not await service.wait_for_change(domain, since, wait):
-            return Response(status_code=304)
-        return JSONResponse(service.listing(domain))
+        """The daemons of a domain, with the addresses that they proved."""
+        if since is not None:
+            if desk.waiting >= WAITING_MAX:
+                raise HTTPException(503, f"{WAITING_MAX} requests wait already.")
+            desk.waiting += 1
+            try:
+                if not await desk.wait_for_change(domain, since, wait):
+                    return Response(status_code=304)
+            finally:
+                desk.waiting -= 1
+        return JSONResponse(desk.listing(domain))
 
-    @app.get("/v1/domains/{domain}/locate", dependencies=[Depends(client)])
+    @app.get("/v1/domains/{domain}/locate", dependencies=[Depends(client)], responses=_FULL)
     async def locate(
         request: Request,
         domain: Domain,
-        transport: Annotated[list[str] | None, Query(max_length=4)] = None,
-        exclude: Annotated[list[str] | None, Query(max_length=64)] = None,
+        transport: Annotated[
+            list[str] | None, Query(max_length=4, description="How the client can connect: `tcp`, `tls`, …")
+        ] = None,
+        exclude: Annotated[
+            list[str] | None, Query(max_length=64, description="Publishers that failed for this client.")
+        ] = None,
+        current: Annotated[
+            str | None,
+            Query(max_length=16, description="The daemon that the client has, if it looks for a better one."),
+        ] = None,
+        version: Annotated[
+            str,
+            Query(max_length=32, description="The client's version; daemons of another one are left out."),
+        ] = shoal.__version__,
     ) -> LocateBody:
         """The daemons for this client, the best first: near ones, with room, that accept a connection now."""
-        address = _address(request)
-        if not service.locates.admit(service.clock(), address):
-            raise HTTPException(429, f"More than {LOCATES_PER_S} requests a second.")
-        ranked = service.directory.rank(
-            domain, address, transports=transport or (), exclude=exclude or (), version=shoal.__version__
+        address = address_of(request)
+        if not desk.locates.admit(desk.clock(), address):
+            raise HTTPException(
+                429, f"More than {LOCATES_PER_S} requests a second.", headers={"Retry-After": "1"}
+            )
+        without = [*(exclude or ()), *([] if current is None else [current])]
+        ranked = desk.directory.rank(
+            domain, address, transports=transport or (), exclude=without, version=version
         )
-        found = await service.reached(ranked)
-        if not found:
-            raise HTTPException(503, _nowhere(service, domain), headers={"Retry-After": "2"})
-        service.directory.chosen(domain, found[0].record.publisher)
-        return LocateBody(candidates=[_candidate(each) for each in found])
+        found = await desk.reached(ranked)
+        if not found and current is None:
+            why = _nowhere(desk, domain, version)
+            raise HTTPException(503, why, headers={"Retry-After": str(RETRY_S)})
+        if found and current is None:
+            desk.directory.chosen(domain, found[0].record.publisher)
+        mine = None if current is None else desk.directory.find(domain, current)
+        return LocateBody(
+            candidates=[_candidate(each) for each in found],
+            current=None if mine is None else mine.record.fullness,
+        )
 
-    @app.get("/v1/domains/{domain}/events", dependencies=[Depends(viewer)])
-    async def events(request: Request, domain: Domain) -> StreamingResponse:
-        """Server-sent events: the list, now and after each change."""
-        if service.viewers >= VIEWERS_MAX:
-            raise HTTPException(503, f"{VIEWERS_MAX} viewers watch already.")
-        return StreamingResponse(_events(service, request, domain), media_type="text/event-stream")
-
-    return app
-
-
-async def _events(service: Service, request: Request, domain: str) -> AsyncIterator[str]:
-    service.viewers += 1
-    try:
-        stamp = -1
-        while not await request.is_disconnected():
-            if service.directory.stamp(domain) == stamp:
-                yield ": here\n\n"
-            else:
-                stamp = service.directory.stamp(domain)
-                yield f"event: state\nid: {stamp}\ndata: {json.dumps(service.listing(domain))}\n\n"
-            await service.wait_for_change(domain, stamp, COMMENT_S)
-    finally:
-        service.viewers -= 1
-
-
-def _address(request: Request) -> str:
-    return request.client.host if request.client is not None else ""
-
-
-def _record(publisher: str, body: DaemonBody) -> Record:
-    return Record(
-        publisher=publisher,
-        name=body.name,
-        endpoints=tuple(Endpoint(url.transport, url.host, url.port) for url in body.urls),
-        cluster=body.cluster,
-        connections_max=body.connections_max,
-        cores=body.cores,
-        roles=tuple(body.roles),
-        version=body.version,
-        load=Load(body.load.connections, body.load.cpu, body.load.msg_s),
+    @app.get(
+        "/v1/domains/{domain}/events",
+        dependencies=[Depends(viewer)],
+        response_class=StreamingResponse,
+        responses={
+            200: {"content": {"text/event-stream": {}}, "description": "Server-sent events."},
+            **_FULL,
+        },
     )
+    async def events(request: Request, domain: Domain) -> StreamingResponse:
+        """Server-sent events: `state` is the list, now and after each change; `load` how busy daemons are."""
+        if desk.viewers >= VIEWERS_MAX:
+            raise HTTPException(503, f"{VIEWERS_MAX} viewers watch already.")
+        return StreamingResponse(_events(desk, request, domain), media_type="text/event-stream")
+
+    @app.get("/v1/audit", dependencies=[Depends(operator)])
+    async def audit(
+        count: Annotated[int, Query(ge=1, le=1000, description="How many entries.")] = 100,
+    ) -> AuditBody:
+        """What happened at this registry, the newest first."""
+        return AuditBody(entries=desk.audit.newest(count))
+
+
+async def _events(desk: Desk, request: Request, domain: str) -> AsyncIterator[str]:
+    desk.viewers += 1
+    try:
+        stamp, loads = -1, ""
+        while not await request.is_disconnected():
+            news = json.dumps(desk.loads(domain))
+            if desk.directory.stamp(domain) != stamp:
+                stamp, loads = desk.directory.stamp(domain), news
+                yield f"event: state\nid: {stamp}\ndata: {json.dumps(desk.listing(domain))}\n\n"
+            elif news != loads:
+                loads = news
+                yield f"event: load\ndata: {loads}\n\n"
+            else:
+                yield ": here\n\n"
+            await desk.wait_for_change(domain, stamp, LOAD_S)
+    finally:
+        desk.viewers -= 1
+
+
+def _name(principal: Principal | None) -> str:
+    return "" if principal is None else principal.name
+
+
+def _not_yours(desk: Desk, error: NotYoursError, who: dict[str, str]) -> HTTPException:
+    daemon, other = who["daemon"], who["principal"]
+    why = f"The daemon {daemon} was registered by {error.owner!r}, and {other!r} may not change it."
+    desk.note("refused", **who, detail=why)
+    return HTTPException(403, why)
 
 
 def _candidate(candidate: Candidate) -> CandidateBody:
-    endpoint = candidate.endpoint
+    record = candidate.record
     return CandidateBody(
-        transport=endpoint.transport,
-        host=endpoint.host,
-        port=endpoint.port,
-        publisher=candidate.record.publisher,
-        why=candidate.why,
+        **candidate.endpoint.as_json(), publisher=record.publisher, why=candidate.why, load=record.fullness
     )
 
 
-def _nowhere(service: Service, domain: str) -> str:
-    known = len(service.directory.records(domain))
-    if not known:
+def _nowhere(desk: Desk, domain: str, version: str) -> str:
+    """Why no daemon is there for a client."""
+    records = desk.directory.records(domain)
+    if not records:
         return f"No daemon of domain {domain!r} is registered."
-    return f"None of the {known} daemons of domain {domain!r} has a free connection and can be reached."
+    others = {record.version for record in records}
+    if version not in others:
+        return (
+            f"The daemons of domain {domain!r} are version {', '.join(sorted(others))}, the client {version}."
+        )
+    return (
+        f"None of the {len(records)} daemons of domain {domain!r} has a free connection and can be reached."
+    )

@@ -20,6 +20,10 @@ class RegistryConfig(Checked):
     tls_key: Path | None = None
     #: The token file; `shoal token new` makes it.
     tokens: Path | None = None
+    #: A SQLite file for the audit log; without one the newest entries are kept in memory.
+    audit: Path | None = None
+    #: Reverse proxies (addresses or CIDR) whose `X-Forwarded-For` names the client.
+    proxies: tuple[str, ...] = ()
     #: Networks (CIDR) within which clients and daemons count as near.
     sites: tuple[str, ...] = ()
 
@@ -33,12 +37,15 @@ class RegistryConfig(Checked):
                 f"listen is {self.listen!r}, which other machines reach: give tls_cert, tls_key and tokens "
                 "as well, because any program could send clients anywhere otherwise"
             )
-        for site in self.sites:
+        for name, network in [
+            *(("sites", one) for one in self.sites),
+            *(("proxies", one) for one in self.proxies),
+        ]:
             try:
-                ipaddress.ip_network(site)
+                ipaddress.ip_network(network)
             except ValueError as error:
                 raise ConfigError(
-                    f"sites has {site!r}, which is no network such as 10.1.0.0/16: {error}"
+                    f"{name} has {network!r}, which is no network such as 10.1.0.0/16: {error}"
                 ) from None
 
     def address(self) -> tuple[str, int]:

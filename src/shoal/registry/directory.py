@@ -8,15 +8,20 @@ again has its list back after one refresh.
 | a new record, or one that changed   | keeps it, and moves the stamp                       |
 | the same record                     | renews its lease and its load; the stamp stays      |
 | a lease that ran out, or a goodbye  | removes the record, and moves the stamp             |
+| an address that its daemon proved   | shows it to clients and daemons, and moves the stamp|
+
+A record belongs to the principal that registered it; no other one changes or removes it. Lists and choices
+have the addresses that their daemons proved (`shoal.link.challenge`), and no others.
 
 Daemons compare stamps to learn that the list changed, so the stamp grows also if the clock is set back.
 """
 
+import dataclasses
 import ipaddress
 import random
 import secrets
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from shoal.link.directory import Endpoint, Record
@@ -41,6 +46,14 @@ class DirectoryFullError(Exception):
     """The directory has as many daemons as it may."""
 
 
+class NotYoursError(Exception):
+    """A record belongs to another principal."""
+
+    def __init__(self, owner: str) -> None:
+        super().__init__(owner)
+        self.owner = owner
+
+
 @dataclass(slots=True)
 class Entry:
     """A daemon that is registered."""
@@ -52,10 +65,29 @@ class Entry:
     key: bytes
     #: What it has to repeat to prove that datagrams arrive there.
     echo: bytes
+    #: The principal that registered it; empty where no tokens are asked for.
+    owner: str = ""
+    #: With it the daemon proves its addresses, and those that it proved.
+    secret: bytes = b""
+    proved: frozenset[Endpoint] = frozenset()
+    #: Why others are not proved, as far as they were tried.
+    faults: dict[Endpoint, str] = field(default_factory=dict)
+    #: Whether datagrams arrive at `udp`.
     proven: bool = False
     sent_at: float | None = None
     #: Clients that were sent there since it said how many it has.
     sent_here: int = 0
+
+    @property
+    def shown(self) -> Record:
+        """The record with the addresses that the daemon proved."""
+        endpoints = tuple(each for each in self.record.endpoints if each in self.proved)
+        return dataclasses.replace(self.record, endpoints=endpoints)
+
+    @property
+    def unproved(self) -> tuple[Endpoint, ...]:
+        """The addresses that it has still to prove."""
+        return tuple(each for each in self.record.endpoints if each not in self.proved)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,12 +150,20 @@ class Directory:
         return now < self._began + SETTLING_S
 
     def stamp(self, domain: str) -> int:
-        """How new the list of a domain is; 0 if it never had a daemon."""
+        """How new the list of a domain is; 0 if it has no daemon."""
         return self._stamps.get(domain, 0)
 
     def records(self, domain: str) -> list[Record]:
-        """The daemons of a domain."""
-        return [entry.record for entry in self._domains.get(domain, {}).values()]
+        """The daemons of a domain, with the addresses that they proved."""
+        return [entry.shown for entry in self.entries(domain)]
+
+    def entries(self, domain: str) -> list[Entry]:
+        """The daemons of a domain, with all that is known of them."""
+        return list(self._domains.get(domain, {}).values())
+
+    def find(self, domain: str, publisher: str) -> Entry | None:
+        """One daemon, if it is registered."""
+        return self._domains.get(domain, {}).get(publisher)
 
     # --- what daemons do ---
 
@@ -134,22 +174,35 @@ class Directory:
         record: Record,
         udp: tuple[str, int] | None = None,
         echo: bytes | None = None,
+        *,
+        owner: str = "",
+        secret: bytes = b"",
     ) -> Entry:
         """Keep a daemon's record for another lease.
 
         Raises:
             DirectoryFullError: there are too many daemons.
+            NotYoursError: another principal registered it.
         """
-        entries = self._domains.setdefault(domain, {})
-        entry = entries.get(record.publisher)
+        entry = self.find(domain, record.publisher)
         if entry is None:
             if len(self) >= self._daemons_max:
                 raise DirectoryFullError
-            entry = Entry(record, now + LEASE_S, udp, secrets.token_bytes(32), secrets.token_bytes(8))
-            entries[record.publisher] = entry
+            key, first = secrets.token_bytes(32), secrets.token_bytes(8)
+            entry = Entry(record, now + LEASE_S, udp, key, first, owner, secret)
+            self._domains.setdefault(domain, {})[record.publisher] = entry
             self._touch(domain)
             return entry
+        if entry.owner != owner:
+            raise NotYoursError(entry.owner)
+        if entry.secret != secret:
+            # What was proved with the secret before is nothing that this run of the daemon proved.
+            entry.secret, entry.proved = secret, frozenset()
+            entry.faults.clear()
+            self._touch(domain)
         if entry.record != record:
+            entry.proved &= frozenset(record.endpoints)
+            entry.faults.clear()
             self._touch(domain)
         if entry.udp != udp:
             entry.udp, entry.proven, entry.sent_at = udp, False, None
@@ -158,22 +211,43 @@ class Directory:
         entry.proven = entry.proven or echo == entry.echo
         return entry
 
-    def leave(self, domain: str, publisher: str) -> bool:
-        """A daemon said goodbye: whether it was registered."""
-        if self._domains.get(domain, {}).pop(publisher, None) is None:
+    def prove(self, domain: str, publisher: str, secret: bytes, endpoint: Endpoint) -> bool:
+        """A daemon proved with a secret that an address is its own: whether that is news."""
+        entry = self.find(domain, publisher)
+        if entry is None or entry.secret != secret or endpoint not in entry.unproved:
             return False
+        entry.proved |= {endpoint}
+        entry.faults.pop(endpoint, None)
         self._touch(domain)
+        return True
+
+    def note_fault(self, domain: str, publisher: str, secret: bytes, endpoint: Endpoint, why: str) -> None:
+        """A daemon did not prove an address."""
+        entry = self.find(domain, publisher)
+        if entry is not None and entry.secret == secret and endpoint in entry.unproved:
+            entry.faults[endpoint] = why
+
+    def leave(self, domain: str, publisher: str, owner: str | None = None) -> bool:
+        """A daemon said goodbye: whether it was registered. With `owner`, the record has to be its own.
+
+        Raises:
+            NotYoursError: another principal registered it.
+        """
+        entry = self.find(domain, publisher)
+        if entry is None:
+            return False
+        if owner is not None and entry.owner != owner:
+            raise NotYoursError(entry.owner)
+        self._remove(domain, [publisher])
         return True
 
     def expire(self, now: float) -> list[str]:
         """Remove daemons whose lease ran out: the domains that changed."""
         changed = []
-        for domain, entries in self._domains.items():
+        for domain, entries in list(self._domains.items()):
             late = [publisher for publisher, entry in entries.items() if entry.until <= now]
-            for publisher in late:
-                del entries[publisher]
             if late:
-                self._touch(domain)
+                self._remove(domain, late)
                 changed.append(domain)
         return changed
 
@@ -187,6 +261,15 @@ class Directory:
                     entry.sent_at = now
                     due.append((domain, entry.udp, entry))
         return due
+
+    def _remove(self, domain: str, publishers: Iterable[str]) -> None:
+        entries = self._domains[domain]
+        for publisher in publishers:
+            del entries[publisher]
+        self._touch(domain)
+        if not entries:
+            # Domains are named by daemons: of one without any, nothing stays.
+            del self._domains[domain], self._stamps[domain]
 
     def _touch(self, domain: str) -> None:
         self._last_stamp = max(self._last_stamp + 1, int(self._wall() * 1e6))
@@ -211,7 +294,11 @@ class Directory:
         ranked: list[Ranked] = []
         for publisher, entry in self._domains.get(domain, {}).items():
             record = entry.record
-            usable = [e for e in record.endpoints if not transports or e.transport in transports]
+            usable = [
+                each
+                for each in record.endpoints
+                if each in entry.proved and (not transports or each.transport in transports)
+            ]
             used = record.load.connections + entry.sent_here
             free = record.connections_max - used
             if publisher in exclude or not usable or free <= 0 or (version and record.version != version):
@@ -242,7 +329,7 @@ class Directory:
 
     def chosen(self, domain: str, publisher: str) -> None:
         """A client was sent there; that counts until the daemon says how many it has."""
-        entry = self._domains.get(domain, {}).get(publisher)
+        entry = self.find(domain, publisher)
         if entry is not None:
             entry.sent_here += 1
 

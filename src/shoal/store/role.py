@@ -92,7 +92,7 @@ class Store:
         #: Another one after each start.
         self._run = secrets.token_hex(8)
         #: Who may use it; none is everybody who reaches it.
-        self._principals = None if config.tokens is None else Principals(config.tokens)
+        self._principals = None if config.tokens is None else Principals(config.tokens, connection.domain)
         #: What they may do; without a file, everything that their roles allow.
         self._rules = Rules(None if config.access is None else AccessFile(config.access))
         self._bad_rules: str | None = None

@@ -12,7 +12,7 @@ from tls_options import shown, trusting
 import shoal
 from shoal.errors import ConfigError, LinkRefusedError
 from shoal.link import Guest
-from shoal.link.admission import WAITING_MAX, Allowed, Doorkeeper, refusal
+from shoal.link.admission import WAITING_MAX, Allowed, Doorkeeper, Verdict, refusal
 
 KINDS = ["tcp", "tls", "ws", "wss"]
 
@@ -75,7 +75,7 @@ def test_nobody_is_let_in_by_mistake(
     admit: Callable[[Guest], bool], why: str, logged: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.ERROR, "shoal.link"):
-        assert refusal(admit, guest()) == why
+        assert refusal(admit, guest()) == Verdict(why)
     assert logged in caplog.text
 
 

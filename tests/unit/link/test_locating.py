@@ -8,7 +8,7 @@ from shoal.config import parse_url
 from shoal.errors import LinkError, LinkRefusedError
 from shoal.link.directory import Endpoint
 from shoal.link.locating import AVOID_S, KEEP_S, Locator, registry_urls
-from shoal.link.registry_client import Located
+from shoal.link.registry_client import Candidate, Located
 
 
 class Clock:
@@ -26,12 +26,12 @@ class Registry:
         self.error: LinkError | None = None
         self.asked = 0
 
-    def locate(self, *, transport: str | None, exclude: tuple[str, ...]) -> list[Located]:
+    def locate(self, *, transport: str | None, exclude: tuple[str, ...]) -> Located:
         self.asked += 1
         if self.error is not None:
             raise self.error
-        found = [Located(Endpoint("tcp", "10.0.0.1", port), f"{port:016x}", "") for port in self.ports]
-        return [each for each in found if each.publisher not in exclude]
+        found = [Candidate(Endpoint("tcp", "10.0.0.1", port), f"{port:016x}", "") for port in self.ports]
+        return Located(tuple(each for each in found if each.publisher not in exclude))
 
 
 @pytest.fixture

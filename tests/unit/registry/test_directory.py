@@ -1,16 +1,24 @@
 """The registry's list: leases, stamps, datagrams, and the choice of a daemon."""
 
+import dataclasses
 import random
 from collections import Counter
 
 import pytest
 
 from shoal.link.directory import Endpoint, Load, Record
-from shoal.registry.directory import LEASE_S, UNPROVEN_EVERY_S, Directory, DirectoryFullError
+from shoal.registry.directory import (
+    LEASE_S,
+    UNPROVEN_EVERY_S,
+    Directory,
+    DirectoryFullError,
+    NotYoursError,
+)
 from shoal.registry.limits import RateLimit
 
 UDP = ("10.0.0.9", 4000)
 IDLE = Load()
+SECRET = bytes(32)
 
 
 class Clock:
@@ -45,6 +53,13 @@ def directory(wall: Clock) -> Directory:
     return Directory(0.0, wall=wall, chance=random.Random(1), sites=["10.0.0.0/8"])
 
 
+def register(directory: Directory, one: Record, now: float = 0.0, domain: str = "d") -> None:
+    """Register a daemon that proved its addresses."""
+    directory.register(now, domain, one, secret=SECRET)
+    for endpoint in one.endpoints:
+        directory.prove(domain, one.publisher, SECRET, endpoint)
+
+
 def names(directory: Directory, client: str = "10.0.0.7", **options: object) -> list[str]:
     return [each.record.name for each in directory.rank("d", client, **options)]  # type: ignore[arg-type]
 
@@ -65,7 +80,7 @@ def test_the_stamp_grows_though_the_clock_is_set_back(directory: Directory, wall
     directory.register(0.0, "d", record(1))
     first = directory.stamp("d")
     wall.now = 10.0
-    directory.leave("d", record(1).publisher)
+    directory.register(0.0, "d", record(2))
     assert directory.stamp("d") == first + 1
 
 
@@ -111,18 +126,18 @@ def test_an_address_gets_datagrams_once_it_echoed_one(directory: Directory) -> N
 
 
 def test_near_daemons_come_first_then_those_of_the_site(directory: Directory) -> None:
-    directory.register(0.0, "d", record(1, "192.168.0.1"))
-    directory.register(0.0, "d", record(2, "10.3.0.1"))
-    directory.register(0.0, "d", record(3, "10.0.0.200", load=Load(9, 0.9)))
+    register(directory, record(1, "192.168.0.1"))
+    register(directory, record(2, "10.3.0.1"))
+    register(directory, record(3, "10.0.0.200", load=Load(9, 0.9)))
     assert names(directory) == ["d3", "d2", "d1"]
     assert names(directory, "192.168.0.77")[0] == "d1"
 
 
 def test_full_unsuitable_and_excluded_daemons_are_left_out(directory: Directory) -> None:
-    directory.register(0.0, "d", record(1, load=Load(10)))
-    directory.register(0.0, "d", record(2, version="2"))
-    directory.register(0.0, "d", record(3))
-    directory.register(0.0, "d", record(4))
+    register(directory, record(1, load=Load(10)))
+    register(directory, record(2, version="2"))
+    register(directory, record(3))
+    register(directory, record(4))
     assert sorted(names(directory, version="1")) == ["d3", "d4"]
     assert names(directory, version="1", exclude=[record(3).publisher]) == ["d4"]
     assert names(directory, transports=["wss"]) == []
@@ -132,8 +147,8 @@ def test_full_unsuitable_and_excluded_daemons_are_left_out(directory: Directory)
 
 
 def test_a_new_daemon_is_used_at_once_and_not_stampeded(directory: Directory) -> None:
-    directory.register(0.0, "d", record(1, connections_max=20, load=Load(12)))
-    directory.register(0.0, "d", record(2, connections_max=20))
+    register(directory, record(1, connections_max=20, load=Load(12)))
+    register(directory, record(2, connections_max=20))
     for _ in range(40):
         found = directory.rank("d", "10.0.0.7")
         if not found:
@@ -144,7 +159,7 @@ def test_a_new_daemon_is_used_at_once_and_not_stampeded(directory: Directory) ->
 
 def test_clients_spread_by_capacity(directory: Directory) -> None:
     for number, connections in enumerate((100, 200, 300), 1):
-        directory.register(0.0, "d", record(number, connections_max=connections))
+        register(directory, record(number, connections_max=connections))
     chosen: Counter[str] = Counter()
     for _ in range(300):
         best = directory.rank("d", "10.0.0.7")[0].record
@@ -160,3 +175,54 @@ def test_an_address_that_asks_too_often_is_refused_and_others_are_not() -> None:
     assert limit.admit(0.0, "b")
     assert not limit.admit(0.2, "a")
     assert limit.admit(0.7, "a")
+
+
+def test_no_address_is_shown_before_its_daemon_proved_it(directory: Directory) -> None:
+    one = record(1)
+    tls, ws = one.endpoints
+    directory.register(0.0, "d", one, secret=SECRET)
+    before = directory.stamp("d")
+    assert directory.rank("d", "10.0.0.7") == []
+    assert directory.records("d")[0].endpoints == ()
+    assert not directory.prove("d", one.publisher, b"another secret", tls)
+    assert not directory.prove("d", one.publisher, SECRET, Endpoint("tls", "10.9.9.9", 1))
+    assert not directory.prove("d", record(2).publisher, SECRET, tls)
+    assert directory.prove("d", one.publisher, SECRET, tls)
+    assert directory.stamp("d") > before, "the list has one more address"
+    assert not directory.prove("d", one.publisher, SECRET, tls), "that was known"
+    assert directory.records("d")[0].endpoints == (tls,)
+    assert [each.endpoint for each in directory.rank("d", "10.0.0.7")] == [tls]
+    directory.register(1.0, "d", one, secret=SECRET)
+    assert directory.records("d")[0].endpoints == (tls,), "a renewed lease keeps what was proved"
+    directory.prove("d", one.publisher, SECRET, ws)
+    moved = dataclasses.replace(one, endpoints=(Endpoint("tls", "10.0.0.5", 7474), ws))
+    directory.register(2.0, "d", moved, secret=SECRET)
+    assert directory.records("d")[0].endpoints == (ws,), "a new address has to be proved"
+    directory.register(3.0, "d", moved, secret=bytes(31) + b"1")
+    assert directory.records("d")[0].endpoints == (), "what another secret proved counts no more"
+
+
+def test_a_record_belongs_to_the_principal_that_registered_it(directory: Directory) -> None:
+    directory.register(0.0, "d", record(1), owner="gw1")
+    with pytest.raises(NotYoursError, match="gw1"):
+        directory.register(1.0, "d", record(1, "10.6.6.6"), owner="gw2")
+    with pytest.raises(NotYoursError):
+        directory.leave("d", record(1).publisher, "gw2")
+    assert directory.find("d", record(1).publisher) is not None
+    assert directory.leave("d", record(1).publisher, "gw1")
+    directory.register(2.0, "d", record(1), owner="gw2")
+    assert directory.leave("d", record(1).publisher), "an operator removes any"
+
+
+def test_nothing_stays_of_domains_without_daemons(directory: Directory) -> None:
+    for number in range(1000):
+        directory.register(0.0, f"domain {number}", record(number))
+    for number in range(500):
+        directory.leave(f"domain {number}", record(number).publisher)
+    last = directory.stamp("domain 999")
+    directory.expire(LEASE_S)
+    assert len(directory) == 0
+    assert not directory._domains
+    assert not directory._stamps
+    directory.register(20.0, "domain 999", record(1))
+    assert directory.stamp("domain 999") > last, "a stamp never comes back"

@@ -1,24 +1,29 @@
 """A registry over HTTP, as daemons and clients speak with it."""
 
+import contextlib
 import http.client
 import json
 import socket
+import ssl
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from door import Door
 
 from shoal import _core
 from shoal.cli.token import new
-from shoal.config.tokens import read_token
+from shoal.config.tokens import TokenSource, read_token
 from shoal.errors import ConfigError, LinkError, LinkRefusedError
+from shoal.link.authority import make_self_signed
 from shoal.link.directory import STAMP_BYTES, Endpoint, Load, Record, open_stamp
 from shoal.link.registry_client import RegistryClient
-from shoal.registry.app import BODY_BYTES_MAX, LOCATES_PER_S
+from shoal.registry.app import BODY_BYTES_MAX
 from shoal.registry.config import RegistryConfig
+from shoal.registry.desk import LOCATES_PER_S, REFUSALS_PER_S
 from shoal.registry.service import Registry
 
 
@@ -34,10 +39,41 @@ def client(registry: Registry) -> RegistryClient:
 
 
 @pytest.fixture
-def door() -> Iterator[socket.socket]:
-    """A port at which connections are accepted."""
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        yield listening
+def door() -> Iterator[Door]:
+    with Door() as one:
+        yield one
+
+
+def proved(client: RegistryClient, one: Record, door: Door) -> None:
+    """Register a daemon, and wait until the registry verified its address."""
+    client.register(one, None, None, door.secret)
+    until(lambda: any(each.publisher == one.publisher and each.endpoints for each in listed(client)))
+
+
+def unproved(client: RegistryClient, one: Record, secret: bytes) -> dict[str, str]:
+    """What the registry says of addresses that it could not verify, once it tried."""
+    found: dict[str, str] = {}
+
+    def tried() -> bool:
+        # Registrations are bounded.
+        with contextlib.suppress(LinkError):
+            found.update(client.register(one, None, None, secret).unproved)
+        return bool(found)
+
+    until(tried)
+    return found
+
+
+def listed(client: RegistryClient) -> tuple[Record, ...]:
+    listing = client.listing()
+    return () if listing is None else listing.records
+
+
+def until(true: Callable[[], object], patience_s: float = 20.0) -> None:
+    deadline = time.monotonic() + patience_s
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
 
 
 def record(number: int, port: int = 1, **options: Any) -> Record:
@@ -105,28 +141,25 @@ def test_the_stamp_comes_by_datagram(client: RegistryClient) -> None:
             pass
 
 
-def test_clients_are_sent_only_where_a_connection_is_accepted(
-    client: RegistryClient, door: socket.socket
-) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as closed:
-        dead = closed.getsockname()[1]
-    client.register(record(1, dead), None, None)
+def test_clients_are_sent_only_where_a_connection_is_accepted(client: RegistryClient, door: Door) -> None:
+    with Door() as dead:
+        proved(client, record(1, dead.port), dead)
     with pytest.raises(LinkError, match=r"503.*None of the 1 daemons"):
         client.locate()
-    client.register(record(2, door.getsockname()[1]), None, None)
-    found = client.locate()
+    proved(client, record(2, door.port), door)
+    found = client.locate().candidates
     assert [each.publisher for each in found] == [record(2).publisher]
-    assert found[0].endpoint.target.url == f"tcp://127.0.0.1:{door.getsockname()[1]}"
+    assert found[0].endpoint.target.url == f"tcp://127.0.0.1:{door.port}"
     assert "connections" in found[0].why
     with pytest.raises(LinkError, match="503"):
         client.locate(transport="tls")
 
 
-def test_full_daemons_and_unknown_domains_say_so(registry: Registry, door: socket.socket) -> None:
+def test_full_daemons_and_unknown_domains_say_so(registry: Registry, door: Door) -> None:
     client = RegistryClient(registry.url, "full")
     with pytest.raises(LinkError, match="No daemon of domain 'full' is registered"):
         client.locate()
-    client.register(record(1, door.getsockname()[1], load=Load(9)), None, None)
+    proved(client, record(1, door.port, load=Load(9)), door)
     with pytest.raises(LinkError, match="free connection"):
         client.locate()
 
@@ -246,3 +279,138 @@ def test_closing_does_not_wait_for_questions_that_wait(client: RegistryClient, r
     registry.close()
     waiting.join(10)
     assert time.monotonic() - began < 10
+
+
+def test_x_forwarded_for_is_believed_only_from_a_proxy_that_was_named(door: Door) -> None:
+    def refused(registry: Registry, *forwarded: str) -> list[int]:
+        path = "/v1/domains/plant/locate"
+        return [ask(registry, "GET", path, **{"X-Forwarded-For": each})[0] for each in forwarded]
+
+    many = [f"10.0.{number % 200}.1" for number in range(3 * LOCATES_PER_S)]
+    with Registry(RegistryConfig(listen="127.0.0.1:0")) as registry:
+        assert 429 in refused(registry, *many), "one address asked, whatever it says"
+    with Registry(RegistryConfig(listen="127.0.0.1:0", proxies=("127.0.0.1",))) as registry:
+        assert 429 not in refused(registry, *many)
+        assert 429 in refused(registry, *["10.0.0.1"] * (3 * LOCATES_PER_S))
+
+
+def test_no_client_is_sent_to_an_address_of_another_program(client: RegistryClient, door: Door) -> None:
+    with Door() as victim:
+        faults = unproved(client, record(1, victim.port), door.secret)
+        assert faults == {f"tcp://127.0.0.1:{victim.port}": "another program listens there"}
+        with pytest.raises(LinkError, match="503"):
+            client.locate()
+        assert listed(client)[0].endpoints == ()
+
+
+@pytest.mark.parametrize(
+    "answer", [b"", b"HTTP/1.1 400 Bad Request\r\n\r\n", b"SHOAL/\x63\0\0", b"SHOAL/\x03\0\2\0\0"]
+)
+def test_a_listener_that_answers_nonsense_proves_nothing(client: RegistryClient, answer: bytes) -> None:
+    secret = bytes(32)
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        listening.settimeout(20)
+        port = listening.getsockname()[1]
+        client.register(record(1, port), None, None, secret)
+        guest, _ = listening.accept()
+        with guest:
+            guest.recv(2048)
+            guest.sendall(answer)
+        assert unproved(client, record(1, port), secret)
+
+
+def test_a_daemon_of_another_principal_is_neither_replaced_nor_removed(tmp_path: Path) -> None:
+    tokens = tmp_path / "tokens"
+    for name, role in (("gw1", "daemon"), ("gw2", "daemon"), ("chief", "operator")):
+        new(name, tokens, tmp_path / name, role)
+    with Registry(RegistryConfig(listen="127.0.0.1:0", tokens=tokens)) as registry:
+        one, other, chief = (
+            RegistryClient(registry.url, "plant", token=read_token(tmp_path / name))
+            for name in ("gw1", "gw2", "chief")
+        )
+        one.register(record(1), None, None)
+        with pytest.raises(LinkRefusedError, match="registered by 'gw1'"):
+            other.register(record(1, 666), None, None)
+        with pytest.raises(LinkRefusedError, match="registered by 'gw1'"):
+            other.leave(record(1).publisher)
+        assert len(listed(one)) == 1
+        headers = {"Authorization": f"Bearer {read_token(tmp_path / 'chief').text}"}
+        status, entries = ask(registry, "GET", "/v1/audit", **headers)
+        assert status == 200
+        assert [each["action"] for each in entries["entries"]] == ["refused", "refused", "registered"]
+        assert entries["entries"][0]["principal"] == "gw2"
+        headers = {"Authorization": f"Bearer {read_token(tmp_path / 'gw1').text}"}
+        assert ask(registry, "GET", "/v1/audit", **headers)[0] == 403
+        chief.leave(record(1).publisher)
+        assert listed(one) == ()
+
+
+def test_a_token_is_for_its_domains_and_until_its_day(tmp_path: Path) -> None:
+    tokens = tmp_path / "tokens"
+    new("here", tokens, tmp_path / "here", "client", domain=["plant", "a b,c"])
+    new("old", tokens, tmp_path / "old", "client", expires="2199-01-01")
+    lines = tokens.read_text().replace("expires=2199-01-01", "expires=2020-02-28")
+    tokens.write_text(lines)
+    with Registry(RegistryConfig(listen="127.0.0.1:0", tokens=tokens)) as registry:
+
+        def at(name: str, domain: str) -> RegistryClient:
+            return RegistryClient(registry.url, domain, token=read_token(tmp_path / name))
+
+        assert at("here", "plant").listing() is not None
+        assert at("here", "a b,c").listing() is not None
+        with pytest.raises(LinkRefusedError, match=r"403.*for the domains plant, a b,c, not for 'desk'"):
+            at("here", "desk").listing()
+        with pytest.raises(LinkRefusedError, match=r"401.*expired on 2020-02-28"):
+            at("old", "plant").listing()
+
+
+def test_tokens_are_replaced_without_a_restart(tmp_path: Path) -> None:
+    tokens = tmp_path / "tokens"
+    new("app", tokens, tmp_path / "app", "client")
+    source = TokenSource(tmp_path / "app")
+    with Registry(RegistryConfig(listen="127.0.0.1:0", tokens=tokens)) as registry:
+        client = RegistryClient(registry.url, "plant", token=source)
+        assert client.listing() is not None
+        new("app", tokens, tmp_path / "next", "client", replace=True)
+
+        def is_refused() -> bool:
+            try:
+                client.listing()
+            except LinkRefusedError:
+                return True
+            return False
+
+        until(is_refused)
+        (tmp_path / "next").replace(tmp_path / "app")
+        assert client.listing() is not None
+
+
+def test_the_certificate_is_replaced_without_a_restart(tmp_path: Path) -> None:
+    cert, key = tmp_path / "cert", tmp_path / "key"
+    make_self_signed(cert, key, "127.0.0.1", [], 3)
+    config = RegistryConfig(listen="127.0.0.1:0", tls_cert=cert, tls_key=key)
+    with Registry(config) as registry:
+        port = int(registry.url.rpartition(":")[2])
+        shown = ssl.get_server_certificate(("127.0.0.1", port))
+        make_self_signed(tmp_path / "next cert", tmp_path / "next key", "127.0.0.1", [], 3)
+        (tmp_path / "next key").replace(key)
+        (tmp_path / "next cert").replace(cert)
+        until(lambda: ssl.get_server_certificate(("127.0.0.1", port)) != shown)
+
+
+def test_programs_that_show_no_token_are_bounded(tmp_path: Path) -> None:
+    tokens = tmp_path / "tokens"
+    new("app", tokens, tmp_path / "app", "client")
+    with Registry(RegistryConfig(listen="127.0.0.1:0", tokens=tokens)) as registry:
+        statuses = [ask(registry, "GET", "/v1/domains/plant/daemons")[0] for _ in range(4 * REFUSALS_PER_S)]
+        assert set(statuses) == {401, 429}
+
+
+def test_the_versions_are_named_if_no_daemon_has_the_clients(
+    registry: Registry, client: RegistryClient, door: Door
+) -> None:
+    proved(client, record(1, door.port), door)
+    status, answer = ask(registry, "GET", "/v1/domains/plant/locate?version=9.9")
+    assert status == 503
+    assert "the client 9.9" in answer["detail"]
+    assert _core.__version__ in answer["detail"]

@@ -227,6 +227,13 @@ impl TcpNet {
         self.shared.waker.wake();
     }
 
+    /// Sends the other end of a connection to other addresses.
+    pub fn redirect(&self, id: ConnectionId, places: &str) {
+        let now = self.shared.clock.now();
+        self.shared.engine().links.redirect(now, id, places);
+        self.shared.waker.wake();
+    }
+
     /// Makes a connection that a transport of somebody else carries: its number, and the end of the pipe that its bytes come and
     /// go through. None if its listener has too many.
     pub fn adopt(&self, place: Place, last: Option<u64>) -> io::Result<Option<(ConnectionId, Pipe)>> {

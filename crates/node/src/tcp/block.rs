@@ -18,6 +18,7 @@ pub(super) mod kind {
     pub const PONG: u8 = 5;
     pub const GOODBYE: u8 = 6;
     pub const END: u8 = 7;
+    pub const REDIRECT: u8 = 8;
     /// Records that nodes say of themselves; not kept, and told anew on every connection.
     pub const CONTROL: u8 = 16;
     pub const LANE: u8 = CONTROL;

@@ -47,6 +47,8 @@ pub(super) enum Code {
     Busy,
     /// Somebody else has its node id: it is to come with another one.
     Taken,
+    /// It is to go to other addresses, which the words name.
+    Elsewhere,
 }
 
 /// Why bytes cannot be read.
@@ -95,6 +97,7 @@ impl Greeting {
                     Code::Duplicate => 2,
                     Code::Busy => 3,
                     Code::Taken => 4,
+                    Code::Elsewhere => 5,
                 });
                 content.extend_from_slice(&publisher.to_be_bytes());
                 content.extend_from_slice(&session.to_be_bytes());
@@ -250,6 +253,7 @@ impl<'a> Fields<'a> {
                     [1] => Code::Never,
                     [2] => Code::Duplicate,
                     [4] => Code::Taken,
+                    [5] => Code::Elsewhere,
                     _ => Code::Busy,
                 };
                 Some(Greeting::Refusal {

@@ -409,9 +409,19 @@ impl TcpLinks {
                 connection.begin_ending(now);
             }
             kind::END => self.break_off(now, id, connection, &words(content)),
+            // One that repeats itself fills nothing: the news of before are still there.
+            kind::REDIRECT if !self.has_redirect(id) => {
+                let places = words(content);
+                self.news.push_back(TcpNews::Redirected { connection: id, places });
+            }
             _ => {}
         }
         Ok(())
+    }
+
+    fn has_redirect(&self, id: ConnectionId) -> bool {
+        let of = |news: &TcpNews| matches!(news, TcpNews::Redirected { connection, .. } if *connection == id);
+        self.news.iter().any(of)
     }
 
     /// A connection ended by itself: why.
@@ -547,6 +557,9 @@ fn node_of(fresh: u64) -> NodeId {
     ((fresh >> 32) as NodeId).clamp(1, NodeId::MAX - 1)
 }
 
+/// Letters of a reason, or of a list of addresses, that are read.
+const WORDS_MAX: usize = 500;
+
 fn words(content: &[u8]) -> String {
-    String::from_utf8_lossy(content).chars().filter(|letter| !letter.is_control()).take(200).collect()
+    String::from_utf8_lossy(content).chars().filter(|letter| !letter.is_control()).take(WORDS_MAX).collect()
 }

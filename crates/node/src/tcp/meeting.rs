@@ -113,6 +113,20 @@ impl TcpLinks {
         self.put_back(id, connection);
     }
 
+    /// Sends the other end to the addresses that `places` names. A guest is refused with them; a peer whose session is up is
+    /// told, and leaves when it has another link.
+    pub fn redirect(&mut self, now: Time, id: ConnectionId, places: &str) {
+        let Some(mut connection) = self.connections.remove(&id) else { return };
+        match connection.stage {
+            Stage::Asked => {
+                self.refuse(now, id, &mut connection, Code::Elsewhere, places.to_owned());
+            }
+            Stage::Open => block::write(kind::REDIRECT, places.as_bytes(), connection.out()),
+            _ => {}
+        }
+        self.put_back(id, connection);
+    }
+
     /// Begins a session with somebody, or goes on with it, unless there is another connection or no room.
     fn welcome(
         &mut self,
@@ -312,6 +326,7 @@ impl TcpLinks {
         let over = match code {
             Code::Never => Over::Refused(why),
             Code::Busy => Over::Broken(why),
+            Code::Elsewhere => Over::Elsewhere(why),
             Code::Taken => {
                 self.redraws = true;
                 Over::Stale(publisher)

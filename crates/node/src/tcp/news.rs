@@ -71,6 +71,8 @@ pub enum Over {
     Duplicate(u64),
     /// We are refused for a session with this publisher that we do not have. The next connection insists.
     Stale(u64),
+    /// We are to go to the addresses that this names.
+    Elsewhere(String),
 }
 
 /// What became of a connection.
@@ -96,6 +98,13 @@ pub enum TcpNews {
         /// Nothing was missed since the connection before.
         resumed: bool,
     },
+    /// It carries messages, and the other end asks us to go elsewhere.
+    Redirected {
+        /// Which.
+        connection: ConnectionId,
+        /// The addresses, as the other end wrote them.
+        places: String,
+    },
     /// It is over.
     Over {
         /// Which.
@@ -113,6 +122,7 @@ impl TcpNews {
         match self {
             TcpNews::Asks { connection, .. }
             | TcpNews::Up { connection, .. }
+            | TcpNews::Redirected { connection, .. }
             | TcpNews::Over { connection, .. } => *connection,
         }
     }

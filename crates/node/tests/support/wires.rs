@@ -264,7 +264,7 @@ impl World {
                     continue;
                 };
                 match news {
-                    TcpNews::Asks { .. } => {}
+                    TcpNews::Asks { .. } | TcpNews::Redirected { .. } => {}
                     TcpNews::Up { publisher, .. } => {
                         dialler.last = Some(publisher);
                         self.ups += 1;

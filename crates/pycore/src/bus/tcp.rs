@@ -34,6 +34,7 @@ fn over_words(why: &Over) -> (&'static str, Option<&str>, Option<u64>) {
         Over::Turned(why) => ("turned", Some(why), None),
         Over::Duplicate(publisher) => ("duplicate", None, Some(*publisher)),
         Over::Stale(publisher) => ("stale", None, Some(*publisher)),
+        Over::Elsewhere(places) => ("elsewhere", Some(places), None),
     }
 }
 
@@ -160,6 +161,12 @@ impl TcpLinks {
         self.with(py, |tcp| tcp.admit(connection, refused))
     }
 
+    /// Sends the other end elsewhere, to the addresses that `places` names: one that was told as news of kind `asks` is refused
+    /// with them, and one that is linked hears them.
+    fn redirect(&self, py: Python<'_>, connection: u64, places: &str) -> PyResult<()> {
+        self.with(py, |tcp| tcp.redirect(connection, places))
+    }
+
     /// Makes a connection that such a transport carries: its number, and a descriptor, the caller's from now on, of the pipe
     /// that its bytes come and go through; or nothing if the listener has too many.
     #[pyo3(signature = (address, identity, *, listener = None, last = None))]
@@ -246,6 +253,14 @@ impl TcpLinks {
                     item.set_item("node", node)?;
                     item.set_item("resumed", resumed)?;
                     item.set_item("why", "")?;
+                }
+                TcpNews::Redirected { connection, places } => {
+                    item.set_item("kind", "redirected")?;
+                    item.set_item("connection", connection)?;
+                    item.set_item("publisher", None::<u64>)?;
+                    item.set_item("node", 0)?;
+                    item.set_item("resumed", false)?;
+                    item.set_item("why", places)?;
                 }
                 TcpNews::Over { connection, peer, why } => {
                     let (kind, words, other) = over_words(&why);
