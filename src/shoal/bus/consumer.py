@@ -5,7 +5,7 @@ import sys
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from types import TracebackType
 from typing import Any, NoReturn, Self, overload
 
@@ -21,7 +21,7 @@ from shoal.bus.store_consumer import Inbox
 from shoal.bus.store_session import Body, Done
 from shoal.bus.store_waits import ask
 from shoal.bus.threads import start
-from shoal.errors import ClosedError, ShoalError, StoreError
+from shoal.errors import ClosedError, LeaseError, ShoalError, StoreError
 from shoal.signals import SIGNAL_S
 
 #: About how many bytes are ahead of a reader: so many, or so many for each message of `prefetch`.
@@ -141,6 +141,26 @@ class ConsumerBase(ABC):
             inbox = self._inbox
             offsets = inbox.through(message) if through else [inbox.offset_of(message)]
             self._channel.request(inbox.acknowledge(offsets), done, lasting=False)
+
+    def _acknowledge_all(self, messages: Sequence[Message], done: Done) -> None:
+        """Acknowledge messages with one request; `LeaseError` if one of them is not held here any more."""
+        with self._channel.locked():
+            inbox = self._inbox
+            held = [message for message in messages if inbox.holds(message)]
+            lost = next((message for message in messages if not inbox.holds(message)), None)
+
+            def answered(answer: Body | None, error: BaseException | None) -> None:
+                if error is None and lost is not None:
+                    error = LeaseError(
+                        f"{lost!r} was given back before: it comes again, marked as redelivered"
+                    )
+                done(answer, error)
+
+            if held:
+                offsets = [inbox.offset_of(message) for message in held]
+                self._channel.request(inbox.acknowledge(offsets), answered, lasting=False)
+            else:
+                answered({}, None)
 
     def _recover(self, done: Done) -> None:
         def paused(answer: Body | None, error: BaseException | None) -> None:

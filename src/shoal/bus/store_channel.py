@@ -199,6 +199,11 @@ class StoreChannel:
         return self._session.credit
 
     @property
+    def store_id(self) -> str:
+        """The store that it speaks with, or spoke with last; empty before."""
+        return "" if self._here is None else self._here.store
+
+    @property
     def store_node(self) -> int | None:
         """The store's node in this domain; none if its address was given, and it may be in another."""
         return self._session.greeting.get("node") if self._url is None else None
@@ -300,6 +305,13 @@ class StoreChannel:
             if self._session.state == "open":
                 chain.restart()
             self._session.chains.append(chain)
+
+    def remove_chain(self, chain: Chain) -> None:
+        """Rows of a chain are stored, or nobody wants them to be."""
+        with self._lock:
+            if chain in self._session.chains:
+                self._session.chains.remove(chain)
+            chain.give_up(closed())
 
     def wait_stored(self, chain: Chain, number: int, done: Done, *, own: bool = True) -> None:
         """Call `done` when the rows up to a number are stored; sends what is to be sent."""

@@ -239,7 +239,8 @@ class Inbox:
                 if self._auto:
                     self._last.setdefault(reader, []).extend(offsets)
                 self._hand_over(offsets, now)
-                self._is_asked = self._is_asked or len(messages) < count_max
+                # Other readers that wait ask again when these came.
+                self._is_asked = len(messages) < count_max
                 return messages
         self._is_asked = True
         return []

@@ -4,11 +4,15 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 from shoal.bus.arguments import check_seconds
 from shoal.bus.store_errors import seconds
 from shoal.bus.store_session import Body, Done
 from shoal.errors import StoreUnavailableError
+
+if TYPE_CHECKING:
+    import asyncio
 
 
 class Pause:
@@ -127,12 +131,11 @@ def _waited(
     return pause.outcome()
 
 
-async def ask_in_loop(begin: Callable[[Done], None], timeout_s: float | None, what: str) -> Body:
-    """Begin something, and wait for its outcome in this event loop. Whoever is cancelled waits no more."""
+def begin_in_loop(begin: Callable[[Done], None]) -> "asyncio.Future[Body]":
+    """Begin something; its outcome comes to this event loop."""
     # Programs without an event loop do without its memory.
     import asyncio
 
-    check_seconds("timeout_s", timeout_s, none="no end")
     loop = asyncio.get_running_loop()
     waiting: asyncio.Future[Body] = loop.create_future()
 
@@ -149,11 +152,19 @@ async def ask_in_loop(begin: Callable[[Done], None], timeout_s: float | None, wh
         with contextlib.suppress(RuntimeError):
             loop.call_soon_threadsafe(finish, value, error)
 
+    begin(done)
+    return waiting
+
+
+async def ask_in_loop(begin: Callable[[Done], None], timeout_s: float | None, what: str) -> Body:
+    """Begin something, and wait for its outcome in this event loop. Whoever is cancelled waits no more."""
+    import asyncio
+
+    check_seconds("timeout_s", timeout_s, none="no end")
     limit = asyncio.timeout(timeout_s)
     try:
         async with limit:
-            begin(done)
-            return await waiting
+            return await begin_in_loop(begin)
     except TimeoutError:
         if not limit.expired():
             raise
