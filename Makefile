@@ -9,7 +9,7 @@ CYCLES ?= 200
 LIMIT ?= 3600
 DEAD_S ?= 60
 
-.PHONY: help setup build demo test check bench sim soak storm dead-path jms-matrix jms-oracle kill-tests kill-routers routing-model spark-tests figures docs fuzz coverage wheel wheels clean
+.PHONY: help setup build demo test check bench sim soak storm dead-path jms-matrix jms-oracle kill-tests kill-routers routing-model spark-tests figures docs fuzz coverage wheel targets wheels clean
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -89,6 +89,9 @@ coverage: build  ## Python coverage of the unit and simulation tests
 
 wheel: build  ## a wheel and a source distribution, into dist/
 	@scripts/wheel dist
+
+targets: build  ## compile the extension for Windows and macOS, without linking it
+	@scripts/targets
 
 wheels: build  ## wheels for Linux on x86-64 and ARM, glibc 2.28 and newer, into dist/; tried in an empty environment
 	@scripts/wheels dist

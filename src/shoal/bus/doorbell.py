@@ -1,7 +1,7 @@
 """How an event loop learns that something happened: it watches one descriptor per connection.
 
 No thread waits for it, so a cancelled wait leaves nothing behind. What cannot be waited for by a descriptor,
-the end of a store, has a thread of its own.
+the end of a store, has a thread of its own. So has a loop that watches no descriptors, as Windows' own.
 """
 
 import asyncio
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, TypeVar
 from shoal import _core
 from shoal.bus.operations import Operation
 from shoal.bus.threads import start
+from shoal.system import Readable
 
 if TYPE_CHECKING:
     from shoal.bus.retained import Source
@@ -24,6 +25,8 @@ T = TypeVar("T")
 
 #: Calls in a row that may end without having waited; then the other tasks of the loop have their turn.
 CALLS_MAX = 256
+#: How often a thread that waits for a loop looks whether that is closed.
+_LOOK_S = 5.0
 
 
 class Doorbell:
@@ -43,8 +46,8 @@ class Doorbell:
         self._next = 1
         self._calls = 0
         attach(self._bell)
-        self.loop.add_reader(self._bell.fileno(), _rang, weakref.ref(self))
-        self._finalizer = weakref.finalize(self, _unwatch, self.loop, self._bell)
+        watch = self._watch = _watch(self.loop, self._bell, weakref.ref(self))
+        self._finalizer = weakref.finalize(self, watch.end)
         self._finalizer.atexit = False
 
     def check_loop(self) -> None:
@@ -65,8 +68,10 @@ class Doorbell:
         self._arrived.pop(source, None)
 
     def answer(self) -> None:
-        """Wake whoever waits for what happened."""
-        for source in () if self._bell is None else self._bell.take():
+        """Wake the tasks that wait for what happened."""
+        taken = () if self._bell is None else self._bell.take()
+        self._watch.go_on()
+        for source in taken:
             if source == 0:
                 self._on_change()
                 for waiting in self._changed:
@@ -159,17 +164,78 @@ def _rang(target: "weakref.ref[Doorbell]") -> None:
         doorbell.answer()
 
 
-def _unwatch(loop: asyncio.AbstractEventLoop, bell: _core.Bell) -> None:
-    """Take a bell's descriptor out of its loop, before it is closed with the bell."""
-    if loop.is_closed():
-        return
+class _Reader:
+    """A loop that watches the bell's descriptor."""
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, bell: _core.Bell, target: "weakref.ref[Doorbell]"
+    ) -> None:
+        self._loop, self._bell = loop, bell
+        loop.add_reader(bell.fileno(), _rang, target)
+
+    def go_on(self) -> None:
+        """The bell was answered."""
+
+    def end(self) -> None:
+        """Take the descriptor out of the loop, before it is closed with the bell."""
+        if self._loop.is_closed():
+            return
+        try:
+            is_here = asyncio.get_running_loop() is self._loop
+        except RuntimeError:
+            is_here = not self._loop.is_running()
+        if is_here:
+            self._loop.remove_reader(self._bell.fileno())
+        else:
+            # Dropped on another thread: the bell lives until its loop comes to it.
+            with contextlib.suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(self.end)
+
+
+class _Waiter:
+    """A thread that waits for the bell, for a loop that watches no descriptors."""
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, bell: _core.Bell, target: "weakref.ref[Doorbell]"
+    ) -> None:
+        self._loop, self._bell, self._target = loop, bell, target
+        self._answered = threading.Event()
+        self._ended = False
+        start(threading.Thread(target=self._run, name="shoal-bell", daemon=True))
+
+    def _run(self) -> None:
+        rings = Readable(self._bell.fileno())
+        while not self._ended:
+            # An abandoned loop is noticed now and then.
+            if not rings.wait(_LOOK_S):
+                if self._loop.is_closed():
+                    return
+                continue
+            self._answered.clear()
+            try:
+                self._loop.call_soon_threadsafe(_rang, self._target)
+            except RuntimeError:
+                return
+            # It can be read until the loop has answered: one call for each time.
+            while not self._ended and not self._answered.wait(_LOOK_S):
+                if self._loop.is_closed():
+                    return
+
+    def go_on(self) -> None:
+        """The bell was answered."""
+        self._answered.set()
+
+    def end(self) -> None:
+        """End the thread; on any thread."""
+        self._ended = True
+        self._answered.set()
+        self._bell.ring(0)
+
+
+def _watch(
+    loop: asyncio.AbstractEventLoop, bell: _core.Bell, target: "weakref.ref[Doorbell]"
+) -> _Reader | _Waiter:
     try:
-        is_here = asyncio.get_running_loop() is loop
-    except RuntimeError:
-        is_here = not loop.is_running()
-    if is_here:
-        loop.remove_reader(bell.fileno())
-    else:
-        # Dropped on another thread: the bell lives until its loop comes to it.
-        with contextlib.suppress(RuntimeError):
-            loop.call_soon_threadsafe(_unwatch, loop, bell)
+        return _Reader(loop, bell, target)
+    except NotImplementedError:
+        return _Waiter(loop, bell, target)
