@@ -102,6 +102,14 @@ pub struct Snapshot {
     pub data: Vec<u8>,
 }
 
+impl Snapshot {
+    /// What the first members of a group install before they start. Entry 1 stands for it, and no log has it: so a member that
+    /// joins later needs a snapshot, and with it the members that the changes in the log build on.
+    pub fn bootstrap(members: Members) -> Snapshot {
+        Snapshot { index: 1, term: 1, members, data: Vec::new() }
+    }
+}
+
 /// The log of a store, as its replica sees it. What is appended can be read at once, and is on disk after the next sync.
 pub trait Entries {
     /// The first entry that can be read; the one after the last if there is none. No entry may go whose change of

@@ -38,9 +38,13 @@ struct MemoryLog(Rc<RefCell<Disk>>);
 
 impl MemoryLog {
     fn new(members: Members) -> MemoryLog {
-        let state = State { members, ..State::default() };
-        let image = Image { state, ..Image::default() };
-        MemoryLog(Rc::new(RefCell::new(Disk { memory: image.clone(), durable: image })))
+        let mut log = MemoryLog(Rc::new(RefCell::new(Disk::default())));
+        if !members.voters.is_empty() {
+            log.install(&Snapshot::bootstrap(members)).expect("memory");
+            let image = log.0.borrow().memory.clone();
+            log.0.borrow_mut().durable = image;
+        }
+        log
     }
 
     fn compact(&self, to: u64, frames: Vec<Vec<u8>>) {
@@ -137,6 +141,7 @@ impl Entries for MemoryLog {
         image.state.members = snapshot.members.clone();
         image.state.members_at = snapshot.index;
         image.state.commit = image.state.commit.max(snapshot.index);
+        image.state.term = image.state.term.max(snapshot.term);
         Ok(())
     }
 }
@@ -530,11 +535,12 @@ impl Group {
     fn describe(&self) -> String {
         let member = |(id, member): (&u64, &Member)| {
             let Some(replica) = &member.replica else { return format!("\n{id}: down") };
+            let failure = replica.failure();
             let (owner, term, commit) = (replica.owner(), replica.term(), replica.commit());
             let (first, last) = (member.log.first_index(), member.log.last_index());
             let (state, progress) = (member.log.state(), replica.progress());
             format!(
-                "\n{id}: owner {owner:?} term {term} commit {commit} log {first}..{last} syncing {} {state:?} {progress:?}",
+                "\n{id}: owner {owner:?} term {term} commit {commit} log {first}..{last} syncing {} {state:?} {progress:?} {failure:?}",
                 member.syncing
             )
         };
