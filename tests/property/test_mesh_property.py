@@ -50,6 +50,18 @@ def test_it_stays_whole_without_any_one_daemon_or_link_and_paths_are_short(count
         assert len(reached(cut, one)) == count
 
 
+def test_meshes_of_every_size_up_to_two_hundred() -> None:
+    # A ring looks the same from each of its daemons: one of them stands for all.
+    for count in range(FULL_MESH_MAX + 1, 201):
+        edges = mesh(count, 7)
+        begin, gone, *_ = edges
+        assert max(reached(edges, begin).values()) <= 2 * math.log2(count), count
+        assert len(reached(edges, begin, without=gone)) == count - 1, count
+        for other in edges[begin]:
+            cut = edges | {begin: edges[begin] - {other}, other: edges[other] - {begin}}
+            assert len(reached(cut, begin)) == count, count
+
+
 def test_every_daemon_computes_the_same_mesh_whatever_the_order_of_its_list() -> None:
     publishers = [f"{number:016x}" for number in range(30)]
     assert neighbours(publishers[3], publishers) == neighbours(publishers[3], publishers[::-1])

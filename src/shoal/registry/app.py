@@ -49,7 +49,12 @@ RETRY_S = 2
 
 Domain = Annotated[
     str,
-    Path(min_length=1, max_length=255, description="The domain, as `connect` names it.", examples=["plant"]),
+    Path(
+        max_length=255,
+        pattern=r"^[^\x00-\x1f\x7f]+$",
+        description="The domain, as `connect` names it.",
+        examples=["plant"],
+    ),
 ]
 Publisher = Annotated[
     str,
@@ -61,6 +66,7 @@ Publisher = Annotated[
 ]
 
 _REFUSED: dict[int | str, dict[str, Any]] = {
+    400: {"model": ProblemBody, "description": "The body is no text."},
     401: {"model": ProblemBody, "description": "The token is missing, unknown or expired."},
     403: {"model": ProblemBody, "description": "The token is of another role, domain or principal."},
     413: {"model": ProblemBody, "description": f"The body is longer than {BODY_BYTES_MAX} bytes."},

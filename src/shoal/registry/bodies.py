@@ -1,23 +1,29 @@
 """What the registry's requests and answers look like. The reference of the HTTP interface is made from it."""
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from shoal.link.directory import Edge, Endpoint, Load, Record
 
 
-class UrlBody(BaseModel):
+class Strict(BaseModel):
+    """Numbers are numbers: no text or truth value stands for one."""
+
+    model_config = ConfigDict(strict=True, allow_inf_nan=False)
+
+
+class UrlBody(Strict):
     """An address at which a daemon listens."""
 
     model_config = ConfigDict(extra="forbid")
     transport: Literal["tcp", "tls", "ws", "wss"]
-    host: str = Field(min_length=1, max_length=255)
+    host: str = Field(max_length=255, pattern="^[A-Za-z0-9._:%-]+$")
     port: int = Field(ge=1, le=65_535)
-    path: str = Field("", max_length=255, pattern="^(/.*)?$", description="The path of a WebSocket.")
+    path: str = Field("", max_length=255, pattern="^(/[!-~]*)?$", description="The path of a WebSocket.")
 
 
-class LoadBody(BaseModel):
+class LoadBody(Strict):
     """How busy a daemon is."""
 
     connections: int = Field(0, ge=0, le=1_000_000)
@@ -25,20 +31,20 @@ class LoadBody(BaseModel):
     msg_s: float = Field(0.0, ge=0.0, description="Messages that it forwards in a second.")
 
 
-class EdgeBody(BaseModel):
+class EdgeBody(Strict):
     """A link with another daemon."""
 
     to: str = Field(pattern="^[0-9a-f]{16}$", description="The other daemon's publisher.")
     round_trip_s: float | None = Field(None, ge=0.0)
-    state: str = Field(max_length=32)
+    state: str = Field(max_length=32, pattern="^[a-z]*$")
 
 
-class DaemonBody(BaseModel):
+class DaemonBody(Strict):
     """What a daemon says of itself."""
 
     publisher: str = Field("", max_length=16)
-    name: str = Field(min_length=1, max_length=63)
-    cluster: str = Field("", max_length=63)
+    name: str = Field(pattern="^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")
+    cluster: str = Field("", pattern="^[A-Za-z0-9._-]{0,63}$")
     urls: list[UrlBody] = Field(default_factory=list, max_length=16)
     udp_port: int | None = Field(None, ge=1, le=65_535, description="Where it hears datagrams.")
     echo: str | None = Field(None, pattern="^[0-9a-f]{16}$", description="From the last datagram it heard.")
@@ -49,8 +55,8 @@ class DaemonBody(BaseModel):
     )
     connections_max: int = Field(ge=0, le=100_000)
     cores: int = Field(1, ge=1, le=4096)
-    roles: list[str] = Field(default_factory=list, max_length=16)
-    version: str = Field(max_length=32)
+    roles: list[Annotated[str, Field(pattern="^[a-z]{1,32}$")]] = Field(default_factory=list, max_length=16)
+    version: str = Field(max_length=32, pattern="^[!-~]*$")
     load: LoadBody = Field(default_factory=lambda: LoadBody(connections=0, cpu=0.0, msg_s=0.0))
     links: list[EdgeBody] = Field(default_factory=list, max_length=256)
 
@@ -70,7 +76,7 @@ class DaemonBody(BaseModel):
         )
 
 
-class RegisteredBody(BaseModel):
+class RegisteredBody(Strict):
     """The answer to a registration: when to register again, and the key of datagrams."""
 
     stamp: int
@@ -82,7 +88,7 @@ class RegisteredBody(BaseModel):
     )
 
 
-class ListBody(BaseModel):
+class ListBody(Strict):
     """The daemons of a domain."""
 
     stamp: int
@@ -90,7 +96,7 @@ class ListBody(BaseModel):
     daemons: list[dict[str, Any]]
 
 
-class CandidateBody(BaseModel):
+class CandidateBody(Strict):
     """A daemon to connect to."""
 
     transport: str
@@ -102,20 +108,20 @@ class CandidateBody(BaseModel):
     load: float = Field(description="How full or busy it is, 0 to 1.")
 
 
-class LocateBody(BaseModel):
+class LocateBody(Strict):
     """The daemons to connect to, the best first."""
 
     candidates: list[CandidateBody]
     current: float | None = Field(description="How full or busy the daemon named `current` is.")
 
 
-class AuditBody(BaseModel):
+class AuditBody(Strict):
     """What happened, the newest first."""
 
     entries: list[dict[str, Any]]
 
 
-class ProblemBody(BaseModel):
+class ProblemBody(Strict):
     """Why a request was refused."""
 
     detail: str

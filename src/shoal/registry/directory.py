@@ -324,7 +324,10 @@ class Directory:
             ]
             ranked = ranked[len(equal) :]
             # A random order by weight (Efraimidis and Spirakis).
-            ordered += sorted(equal, key=lambda each: -(self._chance.random() ** (1 / each.free)))
+            drawn = sorted(equal, key=lambda each: -(self._chance.random() ** (1 / each.free)))
+            # Of two drawn ones the less busy is first: chance alone would fill some of them (two choices).
+            drawn[:2] = sorted(drawn[:2], key=lambda each: -each.score)
+            ordered += drawn
         return ordered
 
     def chosen(self, domain: str, publisher: str) -> None:
