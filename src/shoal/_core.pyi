@@ -150,6 +150,14 @@ class Subscription:
     def receive(self, timeout_s: float | None = None) -> Message | None: ...
     def receive_nowait(self, count_max: int = 1000) -> list[Message] | None:
         """Messages that are here already; `None` once closed and empty."""
+    def hold_back(self, bytes_max: int) -> None:
+        """Have messages with a delivery delay wait for their delivery time, about so many bytes of them.
+
+        For a reader that calls `receive`, before it does.
+        """
+    @property
+    def next_due_s(self) -> float | None:
+        """Seconds until the next message that is held back is due; `None` if there is none."""
     def set_receiver(self, receiver: object) -> None:
         """Have its messages acknowledged and answered by an object. Once."""
     def mark_callback_thread(self) -> None:
@@ -231,13 +239,15 @@ class Node:
         window: int | None = None,
         timeout_s: float | None = None,
         retain: bool = False,
+        held_s: float | None = None,
         waited_s: float = 0.0,
         caller: Subscription | None = None,
     ) -> Any:
         """Publish a message: its number in its chain, or 0 if it was dropped.
 
-        Of a persistent or retained one, what the function of `set_persistently` returns. `waited_s` is how
-        long a publisher that comes back has waited already, `caller` the subscription whose callback
+        Of a persistent or retained one, what the function of `set_persistently` returns. `held_s` is how
+        long its publisher held it: its times count from then. `waited_s` is how long a publisher that comes
+        back has waited already, `caller` the subscription whose callback
         publishes, where that has no thread of its own.
         """
     def open_subscription(
@@ -1262,7 +1272,7 @@ class RowsBuilder:
         """The number that the next row gets."""
     @property
     def waiting_bytes(self) -> int:
-        """Bytes that wait to be taken; 0 if there are no rows."""
+        """Bytes that wait to be taken, at the most; 0 if there are no rows."""
     def add(
         self,
         topic: str,
@@ -1290,7 +1300,10 @@ class RowsBuilder:
         does not wait to be taken.
         """
     def take(self) -> tuple[bytes, int, int] | None:
-        """The first rows that wait, about `part_bytes`, and the numbers of the first and the last."""
+        """The first rows that wait, about `part_bytes`, and the numbers of the first and the last.
+
+        Those with a time to live or a delivery delay say how long they waited here.
+        """
 
 def pass_on(node: Node, rows: bytes, timeout_s: float | None = None, *, redelivered: bool = False) -> None:
     """Publish rows for live subscribers, under the identity they have in the store; queues have none.

@@ -267,18 +267,6 @@ class TestOptions:
         assert bodies(consumer, 1) == ["late"]
         assert 0.15 <= time.monotonic() - began < 5
 
-    def test_more_delayed_messages_than_the_bound_are_refused(self) -> None:
-        from shoal.jms.delays import DelayLine
-
-        line = DelayLine(count_max=2)
-        line.add(60, print)
-        line.add(60, print)
-        with pytest.raises(jms.ResourceAllocationError, match="2 messages"):
-            line.add(60, print)
-        line.close()
-        line.add(60, print)
-        line.close()
-
     def test_a_higher_priority_may_overtake_and_order_is_kept_within_one(self, world: World) -> None:
         receiver = world.receiver()
         receiver.auto_start = False

@@ -53,8 +53,8 @@ pub struct HeaderFields<'a> {
     pub delivery_delay_us: Option<u64>,
     /// Which delivery of the message this is, from 1 (JMSXDeliveryCount).
     pub delivery_count: Option<u64>,
-    /// When it entered this stream, microseconds by the clock that the stream's marks show. Given with a time to live,
-    /// so that the time it waited there counts.
+    /// When it entered this stream, microseconds by the clock that the stream's marks show. Given with a time to live
+    /// or a delivery delay, so that the time it waited there counts.
     pub published_us: Option<u64>,
     /// By how much its number exceeds that of the persistent message before it in its chain; 0 if it is the first.
     pub previous_persistent: Option<u64>,
@@ -76,8 +76,8 @@ pub struct HeaderFields<'a> {
     pub group: Option<&'a str>,
     /// How many nodes have passed it on.
     pub hops: Option<u64>,
-    /// How long those who passed it on held it, all together, microseconds. Whoever passes it on adds its own share,
-    /// so clocks need not agree.
+    /// How long its publisher, for a transaction, and those who passed it on held it, all together, microseconds. Each
+    /// adds its own share, so clocks need not agree.
     pub held_us: Option<u64>,
     /// Under which lease a store delivers it; an acknowledgement names it again.
     pub lease: Option<u64>,
@@ -117,6 +117,12 @@ impl<'a> HeaderFields<'a> {
     #[inline]
     pub(crate) fn has_ttl(encoded: &[u8]) -> bool {
         Self::has(encoded, TTL)
+    }
+
+    /// Whether encoded fields say that there is a delivery delay; the rest of them is not looked at.
+    #[inline]
+    pub(crate) fn has_delay(encoded: &[u8]) -> bool {
+        Self::has(encoded, DELIVERY_DELAY)
     }
 
     /// Whether encoded fields say that there is an origin; the rest of them is not looked at.

@@ -113,6 +113,12 @@ impl<'a> MessageView<'a> {
         if HeaderFields::has_ttl(self.fields) { Ok(self.fields()?.ttl_us) } else { Ok(None) }
     }
 
+    /// How long it must be kept back, microseconds. Without that, which is the rule, no header field is decoded.
+    #[inline]
+    pub fn delivery_delay_us(&self) -> Result<Option<u64>, DecodeError> {
+        if HeaderFields::has_delay(self.fields) { Ok(self.fields()?.delivery_delay_us) } else { Ok(None) }
+    }
+
     /// Its identity, if it carries one because it was passed on. Without one no header field is decoded.
     #[inline]
     pub fn origin(&self) -> Result<Option<MessageId>, DecodeError> {

@@ -7,7 +7,7 @@ something. It is never held while a program's code runs, nor while somebody wait
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
@@ -379,9 +379,10 @@ class Delivering:
             bell.take()
             if self.ended:
                 return
-            served = [self._serve(consumer) for consumer in self.listening()]
+            listening = self.listening()
+            served = [self._serve(consumer) for consumer in listening]
             if not any(served):
-                bell_rings.wait()
+                bell_rings.wait(next_due_s(listening))
 
     def listening(self) -> list[MessageConsumer]:
         """The consumers that have a listener."""
@@ -553,6 +554,12 @@ class Delivering:
             feed.close()
         if self.thread is not None and not self.is_here:
             self.thread.join()
+
+
+def next_due_s(consumers: Iterable[MessageConsumer]) -> float | None:
+    """Seconds until a message of one of these consumers is due; `None` if none is held back."""
+    dues = [due_s for each in consumers if (due_s := each._feed.next_due_s) is not None]
+    return min(dues, default=None)
 
 
 def log_failure(entry: Entry, error: BaseException) -> None:

@@ -13,11 +13,14 @@ from typing import NamedTuple
 from shoal import _core
 from shoal._core import Message as BusMessage
 from shoal.bus.consumer import Consumer
+from shoal.bus.inside import core_of
 from shoal.bus.store_session import Done
 from shoal.bus.store_waits import ask
 from shoal.bus.subscription import Subscription
 from shoal.errors import ClosedError
 
+#: Bytes of messages with a delivery delay that a consumer of a topic holds back; then it takes nothing more.
+HELD_BACK_BYTES_MAX = 64 << 20
 #: How often one that waits for a store looks whether its consumer was closed.
 RETIRED_CHECK_S = 0.1
 
@@ -72,6 +75,11 @@ class Feed(ABC):
     def attach_bell(self, bell: _core.Bell, source: int) -> None:
         """Ring when there is something to take, or never will be."""
 
+    @property
+    def next_due_s(self) -> float | None:
+        """Seconds until a message is to be taken of which no bell tells; `None` if there is none."""
+        return None
+
     def mark_callback_thread(self) -> None:  # noqa: B027 — only a subscription has to know
         """Say that this thread runs the listener."""
 
@@ -107,7 +115,8 @@ class TopicFeed(Feed):
     def __init__(self, subscription: Subscription, local: tuple[int, int] | None) -> None:
         super().__init__()
         # The extension's own: one call less for each message.
-        self._core = subscription._subscription
+        self._core = core_of(subscription)
+        self._core.hold_back(HELD_BACK_BYTES_MAX)
         #: Publisher and connection whose messages are left out.
         self._local = local
         if local is None:
@@ -127,6 +136,11 @@ class TopicFeed(Feed):
     def attach_bell(self, bell: _core.Bell, source: int) -> None:
         """Ring when there is something to take, or never will be."""
         self._core.attach_bell(bell, source)
+
+    @property
+    def next_due_s(self) -> float | None:
+        """Seconds until the next message that is held back is due."""
+        return self._core.next_due_s
 
     def mark_callback_thread(self) -> None:
         """Say that this thread runs the listener."""

@@ -115,7 +115,7 @@ class Message(JavaNames):
                 self._read_headers()
             held = self._held() if self._was_delayed else None
             core = self._core
-            found = self._message_id = held[0] if held else None if core is None else core.message_id
+            found = self._message_id = held or (None if core is None else core.message_id)
         message_id: str | None = found
         return message_id
 
@@ -310,20 +310,14 @@ class Message(JavaNames):
             self._timestamp = self._delivery_time = sent
             if delay is not None:
                 self._was_delayed = True
-                held = self._held()
-                if held is not None:
-                    _, delay, ttl = held
                 self._delivery_time = sent + delay
             if ttl:
                 self._expiration = sent + ttl
 
-    def _held(self) -> tuple[str, int, int] | None:
-        """What a message says that its publisher held back: identity, delay, time to live."""
+    def _held(self) -> str | None:
+        """The identity that a message had before a commit published it, if one did."""
         held = self._of_core().properties.get(HELD)
-        if not isinstance(held, str) or held.count(" ") != 2:
-            return None
-        message_id, delay, ttl = held.split(" ")
-        return message_id, int(delay), int(ttl)
+        return held if isinstance(held, str) else None
 
     # Properties, section 3.5.
 

@@ -1,4 +1,4 @@
-"""A message as the bus takes it: at once, or after `send` returned, with a commit or at its delivery time."""
+"""A message as the bus takes it: at once, or after `send` returned, with a commit."""
 
 import time
 from dataclasses import dataclass, field
@@ -34,7 +34,7 @@ def group_of(given: dict[str, Any]) -> str | None:
 
 @dataclass(slots=True)
 class Outgoing:
-    """A message that is published later, as it was when the program sent it."""
+    """A message that a commit publishes, as it was when the program sent it."""
 
     destination: Destination
     body: Any
@@ -44,15 +44,16 @@ class Outgoing:
     began: float = field(default_factory=time.monotonic)
 
     def hold(self, message_id: str) -> None:
-        """Have it carry its identity and its times, which its publication will not show."""
-        times = f"{round(self.delay_s * 1000)} {round((self.given['ttl_s'] or 0) * 1000)}"
-        self.given["properties"] = {**(self.given["properties"] or {}), HELD: f"{message_id} {times}"}
+        """Have it carry its identity, which its publication will not show."""
+        self.given["properties"] = {**(self.given["properties"] or {}), HELD: message_id}
 
-    def held(self) -> dict[str, Any] | None:
-        """What `publish` takes when it is published at last; `None` if it lived too long."""
-        given = self.given | {"delivery_delay_s": self.delay_s}
-        if given["ttl_s"] is not None:
-            given["ttl_s"] -= time.monotonic() - self.began
-            if given["ttl_s"] <= 0:
-                return None
-        return given
+    def held(self, now: float) -> dict[str, Any] | None:
+        """What `publish` takes when it is published at last; `None` if it lived too long.
+
+        Its time to live and its delay count from `send`. A delay is always there, also one of 0: then its
+        receiver looks for the identity that it carries.
+        """
+        held_s = max(now - self.began, 0.0)
+        if self.given["ttl_s"] is not None and held_s >= self.given["ttl_s"]:
+            return None
+        return self.given | {"delivery_delay_s": self.delay_s, "held_s": held_s}

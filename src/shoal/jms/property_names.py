@@ -11,7 +11,7 @@ GROUP_ID, GROUP_SEQUENCE, DELIVERY_COUNT = "JMSXGroupID", "JMSXGroupSeq", "JMSXD
 JMSX = (GROUP_ID, GROUP_SEQUENCE, DELIVERY_COUNT)
 #: What this package says to itself by way of properties; programs neither see nor set these.
 PRIVATE = "JMS_Shoal_"
-#: Of a message that its publisher held back: its identity, its delay and its time to live, milliseconds.
+#: Of a message that a commit published: its identity, which it had before.
 HELD = PRIVATE + "Held"
 #: Of a TextMessage whose text is null.
 NULL_TEXT = PRIVATE + "NullText"

@@ -113,10 +113,16 @@ class Sender:
                     completions.add(message, send, listener)
                     return
             try:
-                if not needs_store:
+                if not needs_store and self.is_transacted:
                     given["properties"] = dict(given["properties"] or {})
                     outgoing = Outgoing(destination, message._frozen_body(), given, delay_s)
                     message._message_id = self._send_later(outgoing)
+                elif not needs_store:
+                    # Whoever receives it holds it back.
+                    given["delivery_delay_s"] = delay_s
+                    name, body = destination._bus_name, message._wire_body()
+                    number = self._publish(name, body, **given, timeout_s=timeout_s)
+                    message._message_id = self._bus.message_id(number, priority, topic=name)
                 elif self.is_transacted:
                     message._message_id = self._add_to_transaction(destination, message._wire_body(), given)
                 else:
@@ -185,8 +191,8 @@ class Sender:
         return f"ID:{self._node.publisher:016x}-{self._connection}.{next(_own_ids)}"
 
     def _send_later(self, outgoing: Outgoing) -> str:
-        """Hold a message back until its delivery time, or until the commit."""
-        if self.is_transacted and len(self._pending) >= TRANSACTION_MAX:
+        """Hold a message back until the commit."""
+        if len(self._pending) >= TRANSACTION_MAX:
             raise ResourceAllocationError(
                 f"the transaction has {TRANSACTION_MAX} messages, and takes no more: commit more often"
             )
@@ -194,11 +200,8 @@ class Sender:
         outgoing.hold(message_id)
         # What cannot be published is refused now.
         _check(outgoing)
-        if self.is_transacted:
-            self._check_length(outgoing)
-            self._pending.append(outgoing)
-        else:
-            self._node.delays.add(outgoing.delay_s, functools.partial(self._publish_held, outgoing))
+        self._check_length(outgoing)
+        self._pending.append(outgoing)
         return message_id
 
     def _check_length(self, outgoing: Outgoing) -> None:
@@ -206,11 +209,6 @@ class Sender:
         bytes_max = self._bus._connection.config.message_bytes_max
         scratch = RowsBuilder(1, 0)
         scratch.add(outgoing.destination.bus_name, outgoing.body, bytes_max=bytes_max, **outgoing.given)
-
-    def _publish_held(self, outgoing: Outgoing, timeout_s: float | None = None) -> None:
-        given = outgoing.held()
-        if given is not None:
-            self._publish(outgoing.destination.bus_name, outgoing.body, **given, timeout_s=timeout_s)
 
     def _send_stored(
         self, message: Message, destination: Destination, body: Any, given: dict[str, Any]
@@ -287,24 +285,23 @@ class Sender:
     def _publish_pending(self, pending: list[Outgoing]) -> None:
         """Publish what no store has to know of: an error of one message does not keep the others back."""
         failed: ShoalError | None = None
+        # The same for all of them, so that those with the same delay stay in order.
+        now = time.monotonic()
         for outgoing in pending:
-            left_s = outgoing.delay_s - (time.monotonic() - outgoing.began) if outgoing.delay_s else 0.0
-            if left_s > 0:
-                self._node.delays.add(left_s, functools.partial(self._publish_held, outgoing))
-                continue
             try:
                 with translating():
-                    self._publish_whole(outgoing)
+                    self._publish_whole(outgoing, now)
             except ShoalError as error:
                 failed = failed or error
         if failed is not None:
             raise failed
 
-    def _publish_whole(self, outgoing: Outgoing) -> None:
+    def _publish_whole(self, outgoing: Outgoing, now: float) -> None:
         """Publish a message of a commit. Members without room are waited for, so that it is all or none."""
-        while True:
+        given = outgoing.held(now)
+        while given is not None:
             with contextlib.suppress(FullError):
-                self._publish_held(outgoing, timeout_s=COMMIT_TURN_S)
+                self._publish(outgoing.destination.bus_name, outgoing.body, **given, timeout_s=COMMIT_TURN_S)
                 return
 
     def _acknowledge(self, acknowledged: list[BusMessage]) -> None:

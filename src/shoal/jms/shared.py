@@ -16,7 +16,6 @@ from shoal.bus.subscription import Subscription
 from shoal.bus.sync import Bus, connect
 from shoal.config import resolve, split_client, split_roles
 from shoal.errors import FlushError, InvalidClientIDError, JMSError, ResourceAllocationError
-from shoal.jms.delays import DelayLine
 from shoal.jms.failures import translating
 from shoal.messages import jms as notices
 from shoal.types import is_text
@@ -45,7 +44,6 @@ class SharedNode:
     def __init__(self, bus: Bus, close: Callable[[], None] | None) -> None:
         self.bus = bus
         self.publisher = bus.publisher
-        self.delays = DelayLine()
         self._close = close
         self._numbers = itertools.count(1)
         self._users = 0
@@ -105,10 +103,8 @@ class SharedNode:
                     del _by_options[key]
         if claim is not None:
             claim.close()
-        if is_last:
-            self.delays.close()
-            if self._close is not None:
-                self._close()
+        if is_last and self._close is not None:
+            self._close()
 
     def claim(self, client_id: str) -> None:
         """Take a client id for one connection of this domain.

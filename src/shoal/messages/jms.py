@@ -2,12 +2,6 @@
 
 from shoal.messages.notice import error, warning
 
-DELAYED_LOST = warning(
-    4001,
-    "Lost {messages} messages with a delivery delay: the last connection closed before they were due.",
-    "Keep a connection open until then.",
-)
-DELAYED_NOT_SENT = error(4002, "Cannot send a message with a delivery delay: {why}.")
 EXCEPTION_LISTENER_FAILED = error(4003, "An exception listener raised an exception: {why}.")
 MAY_MISS = warning(4004, "A consumer may miss messages that are sent now: {why}.")
 SESSION_FULL = warning(

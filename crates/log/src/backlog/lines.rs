@@ -1,12 +1,12 @@
-//! Messages that are ready, in the order in which they go out: by rank, then by offset.
+//! Messages that are ready, in the order in which they go out: by rank, then by delivery time, then by offset.
 //!
 //! Messages of a group stand in the line of their bucket. Of each bucket only the first is offered: to everybody as long
 //! as nobody has one of its messages, then to that consumer alone; to nobody while the bucket is held.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Rank, offset.
-pub(super) type Turn = (u8, u64);
+/// Rank, delivery time, offset.
+pub(super) type Turn = (u8, u64, u64);
 
 #[derive(Debug, Default)]
 struct Bucket {
@@ -119,7 +119,7 @@ impl Lines {
     /// The offset of the first of a bucket that is offered.
     pub fn first_of(&self, group: u16) -> Option<u64> {
         let bucket = self.buckets.get(&group)?;
-        bucket.line.iter().map(|(_, offset)| *offset).min()
+        bucket.line.iter().map(|(_, _, offset)| *offset).min()
     }
 
     /// Brings the lists of what is offered up to date.

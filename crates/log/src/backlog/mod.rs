@@ -18,7 +18,7 @@ use shoal_norm::Runs;
 
 use crate::deliveries::{Deliveries, Delivery};
 use crate::readers::Reader;
-use lines::Lines;
+use lines::{Lines, Turn};
 
 pub use facts::{Facts, GROUP_BUCKETS};
 
@@ -26,6 +26,8 @@ pub use facts::{Facts, GROUP_BUCKETS};
 pub const USUAL_PRIORITY_MAX: u8 = 4;
 /// While what is done behind the window comes in more runs than this, nothing is looked for there.
 const RUNS_AHEAD_MAX: usize = 65_536;
+/// Orders whose last delivery time is over are forgotten when there are more than this and than messages that wait.
+const ORDERS_MIN: usize = 1024;
 
 /// How a backlog behaves.
 #[derive(Copy, Clone, Debug)]
@@ -73,10 +75,18 @@ struct Entry {
     bytes: u32,
     rank: u8,
     group: Option<u16>,
+    /// When it was stored, or its delivery time.
+    at_us: u64,
     expires_us: u64,
     stage: Stage,
     /// The consumer that has it said that it handed it to its program.
     handed: bool,
+}
+
+impl Entry {
+    fn turn(&self, offset: u64) -> Turn {
+        (self.rank, self.at_us, offset)
+    }
 }
 
 #[derive(Clone, Debug, Default)]
@@ -96,6 +106,8 @@ pub struct Backlog {
     live: BTreeMap<u64, Entry>,
     lines: Lines,
     waiting: BTreeSet<(u64, u64)>,
+    /// The last delivery time of messages that keep their order.
+    last_due: BTreeMap<u64, u64>,
     expiring: BTreeSet<(u64, u64)>,
     expired: Vec<u64>,
     delivered: Deliveries,
@@ -115,6 +127,7 @@ impl Backlog {
             live: BTreeMap::new(),
             lines: Lines::default(),
             waiting: BTreeSet::new(),
+            last_due: BTreeMap::new(),
             expiring: BTreeSet::new(),
             expired: Vec::new(),
             delivered: reader.delivered.clone(),
@@ -228,6 +241,7 @@ impl Backlog {
 
     /// A message comes into the window.
     fn enter(&mut self, facts: &Facts, now_us: u64) {
+        let facts = &self.in_order(facts, now_us);
         let entry = self.entry(facts);
         let due_us = self.due_us(facts);
         self.live.insert(facts.offset, entry);
@@ -235,6 +249,20 @@ impl Backlog {
             self.expiring.insert((entry.expires_us, facts.offset));
         }
         self.stand(facts.offset, due_us, now_us);
+    }
+
+    /// The same, not due before those of its publisher that came before it with the same delay: what is known of how long
+    /// they were held differs a little.
+    fn in_order(&mut self, facts: &Facts, now_us: u64) -> Facts {
+        if facts.due_us <= now_us {
+            return *facts;
+        }
+        if self.last_due.len() >= ORDERS_MIN && self.last_due.len() > self.waiting.len() {
+            self.last_due.retain(|_, last| *last > now_us);
+        }
+        let last = self.last_due.entry(facts.order).or_insert(facts.due_us);
+        *last = facts.due_us.max(*last);
+        Facts { due_us: *last, at_us: facts.at_us.max(*last), ..*facts }
     }
 
     /// A message of the log that is ours and lies behind the window. An urgent one comes into it, and need not wait until
@@ -256,8 +284,8 @@ impl Backlog {
 
     fn entry(&self, facts: &Facts) -> Entry {
         let rank = if self.options.by_priority { 9 - facts.priority.min(9) } else { 0 };
-        let Facts { bytes, group, expires_us, .. } = *facts;
-        Entry { bytes, rank, group, expires_us, stage: Stage::Ready, handed: false }
+        let Facts { bytes, group, at_us, expires_us, .. } = *facts;
+        Entry { bytes, rank, group, at_us, expires_us, stage: Stage::Ready, handed: false }
     }
 
     fn due_us(&self, facts: &Facts) -> u64 {
@@ -280,7 +308,7 @@ impl Backlog {
             }
         } else {
             entry.stage = Stage::Ready;
-            self.lines.add((entry.rank, offset), entry.group);
+            self.lines.add(entry.turn(offset), entry.group);
             self.look_again_from(offset);
         }
     }
@@ -311,9 +339,10 @@ impl Backlog {
     pub fn take(&mut self, consumer: u64, now_us: u64, messages_max: usize, bytes_max: u64) -> Vec<u64> {
         let (mut taken, mut bytes) = (Vec::new(), 0);
         while taken.len() < messages_max && bytes < bytes_max && self.consumers.contains_key(&consumer) {
-            let Some((rank, offset)) = self.lines.best(consumer) else { break };
+            let Some(turn) = self.lines.best(consumer) else { break };
+            let offset = turn.2;
             let Some(entry) = self.live.get_mut(&offset) else { break };
-            self.lines.remove((rank, offset), entry.group);
+            self.lines.remove(turn, entry.group);
             if entry.expires_us <= now_us {
                 entry.stage = Stage::Expired;
                 self.expired.push(offset);
@@ -338,7 +367,7 @@ impl Backlog {
                 if entry.stage != Stage::Ready || !self.lines.allows(consumer, entry.group) {
                     return false;
                 }
-                self.lines.remove((entry.rank, offset), entry.group);
+                self.lines.remove(entry.turn(offset), entry.group);
             }
             None => {
                 let is_behind = offset >= self.scanned && self.skip.run_of(offset).is_none();
@@ -401,7 +430,7 @@ impl Backlog {
         for &offset in offsets {
             let Some(entry) = self.live.get(&offset).copied() else { continue };
             match entry.stage {
-                Stage::Ready => self.lines.remove((entry.rank, offset), entry.group),
+                Stage::Ready => self.lines.remove(entry.turn(offset), entry.group),
                 Stage::Waiting(due_us) => {
                     self.waiting.remove(&(due_us, offset));
                     if self.delivered.get(offset).is_some() {
@@ -552,7 +581,7 @@ impl Backlog {
         for &offset in offsets {
             let Some(entry) = self.live.get(&offset).copied() else { continue };
             match entry.stage {
-                Stage::Ready => self.lines.remove((entry.rank, offset), entry.group),
+                Stage::Ready => self.lines.remove(entry.turn(offset), entry.group),
                 Stage::Waiting(due_us) => {
                     self.waiting.remove(&(due_us, offset));
                     if self.delivered.get(offset).is_some() {
@@ -615,7 +644,7 @@ impl Backlog {
             let Some(entry) = self.live.get_mut(&offset) else { continue };
             match entry.stage {
                 Stage::Ready => {
-                    self.lines.remove((entry.rank, offset), entry.group);
+                    self.lines.remove(entry.turn(offset), entry.group);
                     entry.stage = Stage::Expired;
                     expired.push(offset);
                 }

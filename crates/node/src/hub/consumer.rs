@@ -68,7 +68,7 @@ pub struct Batch {
     pub source: Source,
     /// When they arrived.
     pub arrived: Time,
-    /// How old those with a time to live were by then: where each starts, and its age.
+    /// How old those with a time to live or a delivery delay were by then: where each starts, and its age.
     pub ages: Option<Arc<Vec<(u32, Duration)>>>,
 }
 

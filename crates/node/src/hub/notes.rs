@@ -220,13 +220,14 @@ impl Notes {
         self.number = skip.next();
     }
 
-    /// How old a message with a time to live is, and how old it may become.
-    pub fn age_and_ttl(&self, view: &MessageView<'_>, now: Time) -> Option<(Duration, Duration)> {
-        let clock = self.clock?;
+    /// How old a message with a time to live or a delivery delay is, and how old it may become.
+    pub fn age_and_ttl(&self, view: &MessageView<'_>, now: Time) -> Option<(Duration, Option<Duration>)> {
         let fields = view.fields().ok()?;
+        fields.ttl_us.or(fields.delivery_delay_us)?;
+        let waited = self.clock.zip(fields.published_us).map(|(clock, published)| clock.age(now, published));
         let held = Duration::from_micros(fields.held_us.unwrap_or(0));
-        let age = clock.age(now, fields.published_us?).saturating_add(held);
-        Some((age, Duration::from_micros(fields.ttl_us?)))
+        let age = waited.unwrap_or_default().saturating_add(held);
+        Some((age, fields.ttl_us.map(Duration::from_micros)))
     }
 }
 

@@ -376,7 +376,8 @@ impl Node {
     #[pyo3(signature = (
         topic, body = None, *, properties = None, priority = None, ttl_s = None, correlation_id = None,
         reply_to = None, r#type = None, persistent = None, delivery_delay_s = None, timestamp = None,
-        connection = None, window = None, timeout_s = None, retain = None, waited_s = 0.0, caller = None
+        connection = None, window = None, timeout_s = None, retain = None, held_s = None, waited_s = 0.0,
+        caller = None
     ))]
     #[allow(clippy::too_many_arguments, reason = "keywords in Python")]
     fn publish<'py>(
@@ -397,6 +398,7 @@ impl Node {
         window: Option<&Bound<'_, PyAny>>,
         timeout_s: Option<&Bound<'_, PyAny>>,
         retain: Option<&Bound<'_, PyAny>>,
+        held_s: Option<f64>,
         waited_s: f64,
         caller: Option<&Bound<'_, Subscription>>,
     ) -> PyResult<Bound<'py, PyAny>> {
@@ -446,6 +448,7 @@ impl Node {
         let extras = Extras {
             timestamp_us: timestamp.map(timestamp_us).transpose()?,
             connection: connection.map(|number| argument("connection", number)).transpose()?,
+            held: held_s.map(|held| duration("held_s", held)).transpose()?,
             ..given.check()?
         };
         let timeout_s = timeout_s.map(|limit| argument("timeout_s", limit)).transpose()?;

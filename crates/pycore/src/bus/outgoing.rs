@@ -24,7 +24,7 @@ pub struct Scratch {
 pub struct Extras<'a> {
     pub properties: Option<&'a Bound<'a, PyAny>>,
     pub ttl: Option<Duration>,
-    /// By the link's clock; only with a time to live.
+    /// By the link's clock; only with a time to live or a delivery delay.
     pub published_us: Option<u64>,
     pub correlation_id: Option<&'a [u8]>,
     pub reply_to: Option<&'a Bound<'a, PyString>>,
@@ -37,6 +37,8 @@ pub struct Extras<'a> {
     pub group: Option<&'a str>,
     /// Which of the publisher's connections sends it.
     pub connection: Option<u64>,
+    /// How long its publisher held it before.
+    pub held: Option<Duration>,
 }
 
 /// What a call was given for them, of any type.
@@ -72,11 +74,17 @@ impl<'a> Given<'a, '_> {
             timestamp_us: None,
             group: None,
             connection: None,
+            held: None,
         })
     }
 }
 
 impl Extras<'_> {
+    /// Whether it matters how old it is.
+    pub fn is_timed(&self) -> bool {
+        self.ttl.is_some() || self.delivery_delay.is_some()
+    }
+
     pub fn is_empty(&self) -> bool {
         self.properties.is_none()
             && self.ttl.is_none()
@@ -88,6 +96,7 @@ impl Extras<'_> {
             && self.timestamp_us.is_none()
             && self.group.is_none()
             && self.connection.is_none()
+            && self.held.is_none()
     }
 }
 
@@ -123,6 +132,7 @@ pub fn write_head(
             message_type: extras.message_type,
             group: extras.group,
             connection: extras.connection,
+            held_us: extras.held.map(|span| span.as_micros() as u64),
             body_detail: (!encoded.detail.is_empty()).then_some(&encoded.detail[..]),
             ..HeaderFields::default()
         },

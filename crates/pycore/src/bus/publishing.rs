@@ -70,11 +70,11 @@ impl Node {
             }
         })?;
         let content = encoded.bytes.as_slice();
-        extras.published_us = extras.ttl.map(|_| bus.clock().now().as_nanos() / 1000);
+        let expires = extras.is_timed();
+        extras.published_us = expires.then(|| bus.clock().now().as_nanos() / 1000);
         let mut topics = self.planned(py, bus, topic)?;
         let known = topics.get(topic)?;
         let lane = Lane::of(known.topic.as_topic().as_str().as_bytes(), priority.class()).number();
-        let expires = extras.ttl.is_some();
         let plain = extras.is_empty() && encoded.detail.is_empty();
         if known.plan.is_idle()
             && let Some(mapping) = extras.properties
@@ -136,7 +136,8 @@ impl Node {
         let view = MessageView::parse(record).map_err(|error| errors::unreadable(&error))?;
         let (head, body) = record.split_at(record.len() - view.body().len());
         let lane = Lane::of(view.name_bytes(), view.priority().class()).number();
-        let expires = view.ttl_us().is_ok_and(|ttl| ttl.is_some());
+        let has = |field: Result<Option<u64>, _>| field.is_ok_and(|field| field.is_some());
+        let expires = has(view.ttl_us()) || has(view.delivery_delay_us());
         let mut topics = self.planned(py, bus, topic)?;
         let plan = topics.get(topic)?.plan.clone();
         drop(topics);

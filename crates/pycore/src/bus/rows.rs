@@ -39,6 +39,11 @@ const PART_BYTES: usize = 256 << 10;
 /// Rows that are taken together: their bytes, the number of the first and of the last.
 type Part = (Vec<u8>, u64, u64);
 
+/// Rows that waited for less are as old as when they were added.
+const UNAGED: Duration = Duration::from_millis(1);
+/// What it takes to say in a row how long it waited.
+const AGE_BYTES: usize = 16;
+
 struct Making {
     /// Parts that take no more rows.
     full: VecDeque<Part>,
@@ -46,10 +51,33 @@ struct Making {
     rows: RowsWriter,
     next: u64,
     part_bytes: usize,
+    /// Rows whose age matters, and when each was added.
+    timed: VecDeque<(u64, Instant)>,
 }
 
 impl Making {
-    fn push(&mut self, meta: &Meta, record: &[u8]) -> u64 {
+    /// Says in the rows of a part how long they waited, where that matters: their times count from when they were added.
+    fn aged(&mut self, (bytes, first, last): Part) -> Part {
+        let now = Instant::now();
+        while self.timed.front().is_some_and(|(number, _)| *number < first) {
+            self.timed.pop_front();
+        }
+        let count = self.timed.iter().take_while(|(number, _)| *number <= last).count();
+        let ages: Vec<(u64, Duration)> =
+            self.timed.drain(..count).map(|(number, added)| (number, now - added)).collect();
+        if ages.first().is_none_or(|(_, age)| *age < UNAGED) {
+            return (bytes, first, last);
+        }
+        match with_ages(&bytes, &ages) {
+            Some(aged) => (aged, first, last),
+            None => (bytes, first, last),
+        }
+    }
+
+    fn push(&mut self, meta: &Meta, record: &[u8], is_timed: bool) -> u64 {
+        if is_timed {
+            self.timed.push_back((self.next, Instant::now()));
+        }
         if !self.rows.is_empty() && self.rows.bytes().len() + record.len() > self.part_bytes {
             let part = self.take_open();
             self.full_bytes += part.0.len();
@@ -65,6 +93,24 @@ impl Making {
         self.rows.clear();
         part
     }
+}
+
+/// Rows, of which some say how long they were held; `None` if that cannot be said.
+fn with_ages(rows: &[u8], ages: &[(u64, Duration)]) -> Option<Vec<u8>> {
+    let mut reader = RowsReader::new(rows, 0)?;
+    let (mut writer, mut ages) = (RowsWriter::default(), ages.iter().peekable());
+    while let Some((_, meta, record)) = reader.next_row().ok()? {
+        let Some((_, age)) = ages.next_if(|(number, _)| meta.number == Some(*number)) else {
+            writer.push(&meta, record);
+            continue;
+        };
+        let mut message = MessageView::parse(record).ok()?.to_outgoing().ok()?;
+        message.fields.held_us = Some(age.as_micros() as u64);
+        let mut aged = Vec::with_capacity(record.len() + AGE_BYTES);
+        message.encode_into(&mut aged).ok()?;
+        writer.push(&meta, &aged);
+    }
+    Some(writer.bytes().to_vec())
 }
 
 /// Rows of one publisher and chain: encoded one by one, taken all at once. May be shared between threads; whoever wants
@@ -93,7 +139,8 @@ impl RowsBuilder {
     #[pyo3(signature = (publisher, chain, next = 1, *, part_bytes = PART_BYTES))]
     fn new(publisher: u64, chain: u32, next: u64, part_bytes: usize) -> RowsBuilder {
         let rows = RowsWriter::default();
-        let making = Making { full: VecDeque::new(), full_bytes: 0, rows, next, part_bytes };
+        let (full, timed) = (VecDeque::new(), VecDeque::new());
+        let making = Making { full, full_bytes: 0, rows, next, part_bytes, timed };
         RowsBuilder { publisher, chain, making: Mutex::new(making), scratch: Mutex::default() }
     }
 
@@ -103,11 +150,12 @@ impl RowsBuilder {
         self.making().next
     }
 
-    /// Bytes that wait to be taken; 0 if there are no rows.
+    /// Bytes that wait to be taken, at the most; 0 if there are no rows.
     #[getter]
     fn waiting_bytes(&self) -> usize {
         let making = self.making();
-        making.full_bytes + if making.rows.is_empty() { 0 } else { making.rows.bytes().len() }
+        let rows = making.full_bytes + if making.rows.is_empty() { 0 } else { making.rows.bytes().len() };
+        rows + making.timed.len() * AGE_BYTES
     }
 
     /// Adds a message, and returns its number. With `node` it is published there first, under the same identity; with
@@ -186,16 +234,17 @@ impl RowsBuilder {
                 });
                 appended.map_err(errors::store)?
             }
-            None => self.making().push(&meta, record),
+            None => self.making().push(&meta, record, extras.is_timed()),
         };
         *self.scratch.lock().unwrap_or_else(PoisonError::into_inner) = scratch;
         Ok(number)
     }
 
-    /// The first rows that wait, about `part_bytes` of them, and the numbers of the first and the last; `None` if there are none.
+    /// The first rows that wait, about `part_bytes` of them, and the numbers of the first and the last; `None` if there are
+    /// none. Those with a time to live or a delivery delay say how long they waited here.
     fn take<'py>(&self, py: Python<'py>) -> Option<(Bound<'py, PyBytes>, u64, u64)> {
         let mut making = self.making();
-        let (bytes, first, last) = match making.full.pop_front() {
+        let part = match making.full.pop_front() {
             Some(part) => {
                 making.full_bytes -= part.0.len();
                 part
@@ -203,6 +252,7 @@ impl RowsBuilder {
             None if making.rows.is_empty() => return None,
             None => making.take_open(),
         };
+        let (bytes, first, last) = making.aged(part);
         Some((PyBytes::new(py, &bytes), first, last))
     }
 }
@@ -231,7 +281,7 @@ fn publish_row(
         record,
     };
     let mut passed = Vec::with_capacity(record.len() + 32);
-    as_passed_on(&row, &view, redelivered, &mut passed)?;
+    as_passed_on(&row, 0, &view, redelivered, &mut passed)?;
     node.publish_record(py, topic, &passed, until)?;
     Ok(())
 }

@@ -14,7 +14,9 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyIterator, PyList, PyString};
 use shoal_io::bus::Reader;
-use shoal_node::hub::{Batch, Consumer};
+use shoal_node::Origin;
+use shoal_node::hub::{Batch, Consumer, HeldBack};
+use shoal_norm::Time;
 use shoal_wire::MessageView;
 
 use super::delivery;
@@ -57,6 +59,21 @@ struct Reading {
     topic: Option<(Vec<u8>, Py<PyString>)>,
     /// Kept for its memory.
     list: Vec<Py<Message>>,
+    /// What waits for its delivery time, if the reader wants that.
+    held: Option<HeldBack<(Vec<u8>, Origin)>>,
+}
+
+impl Reading {
+    /// The batch that is to be read next.
+    fn first(&self) -> Option<&Batch> {
+        let begun = self.batch.as_ref().filter(|(batch, at)| *at < batch.entries.len());
+        begun.map(|(batch, _)| batch).or_else(|| self.batches.front())
+    }
+
+    /// Whether so much is held back that the rest has to wait.
+    fn is_blocked(&self) -> bool {
+        self.held.as_ref().is_some_and(HeldBack::is_full) && self.first().is_some()
+    }
 }
 
 /// The messages to be read next.
@@ -191,6 +208,12 @@ impl Subscription {
                 if ttl.is_some() && !reading.list.is_empty() {
                     return Ok(());
                 }
+                let held = reading.held.as_mut();
+                let delay = held.as_ref().and_then(|_| view.delivery_delay_us().ok().flatten());
+                let delay = delay.filter(|&delay| delay > 0).map(Duration::from_micros);
+                if delay.is_some() && held.is_some_and(|held| held.is_full()) {
+                    return Ok(());
+                }
                 *at += 1;
                 if !reading.seen.is_new(&view) {
                     continue;
@@ -200,16 +223,17 @@ impl Subscription {
                 }) {
                     continue;
                 }
-                let topic = match &reading.topic {
-                    Some((name, topic)) if name == view.name_bytes() => topic.clone_ref(py),
-                    _ => {
-                        let name = String::from_utf8_lossy(view.name_bytes());
-                        let topic = PyString::new(py, &name).unbind();
-                        reading.topic = Some((view.name_bytes().to_vec(), topic.clone_ref(py)));
-                        topic
-                    }
-                };
                 let origin = batch.origin(entry);
+                if let Some(held) = &mut reading.held
+                    && let Some(delay) = delay
+                {
+                    // Also one that is due: others that are behind it here may have been due before.
+                    let (now, born) = (self.inner.bus.clock().now(), batch.arrived - batch.age(entry));
+                    let order = (origin.publisher, origin.chain, delay);
+                    held.hold(now, born, order, ttl, record.len(), (record.to_vec(), origin));
+                    continue;
+                }
+                let topic = topic_of(py, &mut reading.topic, &view);
                 let made = Message::from_record(py, record, &view, topic, origin);
                 let receiver = self.receiver.get(py).map(|receiver| receiver.clone_ref(py));
                 match made.and_then(|message| Py::new(py, message.received_by(receiver))) {
@@ -286,9 +310,31 @@ impl Subscription {
         }
     }
 
+    /// The next message that was held back and is due: before a time, if one is given.
+    fn due<'py>(
+        &self,
+        py: Python<'py>,
+        reading: &mut Reading,
+        before: Option<Time>,
+    ) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let Some(held) = &mut reading.held else { return Ok(None) };
+        let now = self.inner.bus.clock().now();
+        let Some((record, origin)) = held.take(before.map_or(now, |before| before.min(now))) else {
+            return Ok(None);
+        };
+        let view = MessageView::parse(&record).map_err(|error| errors::unreadable(&error))?;
+        let topic = topic_of(py, &mut reading.topic, &view);
+        let message = Message::from_record(py, &record, &view, topic, origin)?;
+        let receiver = self.receiver.get(py).map(|receiver| receiver.clone_ref(py));
+        Ok(Some(Py::new(py, message.received_by(receiver))?.into_bound(py).into_any()))
+    }
+
     /// The next message that is here already. No list is made for it.
     fn next_here<'py>(&self, py: Python<'py>) -> Result<Option<Bound<'py, PyAny>>, End> {
         let mut reading = self.lock(py)?;
+        if reading.held.is_some() {
+            return self.next_in_time(py, &mut reading);
+        }
         loop {
             if let Some(mut iterator) = self.iterator(py)? {
                 // Another reader may have had the last one.
@@ -305,6 +351,40 @@ impl Subscription {
                 return Ok(None);
             }
         }
+    }
+
+    /// The next message in the order of delivery times. What is here and has no delay came when it arrived.
+    fn next_in_time<'py>(
+        &self,
+        py: Python<'py>,
+        reading: &mut Reading,
+    ) -> Result<Option<Bound<'py, PyAny>>, End> {
+        loop {
+            if reading.first().is_none() {
+                self.refill(reading)?;
+            }
+            let Some(arrived) = reading.first().map(|batch| batch.arrived) else {
+                return Ok(self.due(py, reading, None)?);
+            };
+            if let Some(due) = self.due(py, reading, Some(arrived))? {
+                return Ok(Some(due));
+            }
+            self.fill_list(py, reading, 1)?;
+            if let Some(message) = reading.list.pop() {
+                return Ok(Some(message.into_bound(py).into_any()));
+            }
+            if reading.is_blocked() {
+                return Ok(self.due(py, reading, None)?);
+            }
+        }
+    }
+
+    /// How long until the next message that is held back is due, and whether nothing else can come before.
+    fn until_due(&self, py: Python<'_>) -> PyResult<Option<(Duration, bool)>> {
+        let reading = self.lock(py)?;
+        let due = reading.held.as_ref().and_then(HeldBack::next_due);
+        let now = self.inner.bus.clock().now();
+        Ok(due.map(|due| (due.since(now), reading.is_blocked())))
     }
 
     fn next_before<'py>(
@@ -328,10 +408,32 @@ impl Subscription {
         if left.is_zero() {
             return Ok(false);
         }
+        let left = left.min(SIGNAL_CHECK);
         // Nothing is locked meanwhile: another thread, or the handler of a signal, may read.
-        detached(py, || self.reader.wait_for_items(left.min(SIGNAL_CHECK)));
+        match self.until_due(py)? {
+            None => detached(py, || self.reader.wait_for_items(left)),
+            Some((due, false)) => detached(py, || self.reader.wait_for_items(left.min(due))),
+            Some((due, true)) => detached(py, || std::thread::sleep(left.min(due))),
+        }
         check(py)?;
         Ok(true)
+    }
+}
+
+/// The topic of a message as a Python object, most likely that of the last.
+fn topic_of(
+    py: Python<'_>,
+    last: &mut Option<(Vec<u8>, Py<PyString>)>,
+    view: &MessageView<'_>,
+) -> Py<PyString> {
+    match last {
+        Some((name, topic)) if name == view.name_bytes() => topic.clone_ref(py),
+        _ => {
+            let name = String::from_utf8_lossy(view.name_bytes());
+            let topic = PyString::new(py, &name).unbind();
+            *last = Some((view.name_bytes().to_vec(), topic.clone_ref(py)));
+            topic
+        }
     }
 }
 
@@ -446,6 +548,19 @@ impl Subscription {
             }
         }
         Ok(Some(messages))
+    }
+
+    /// Has messages with a delivery delay wait for their delivery time here, about so many bytes of them; then the rest of the
+    /// queue waits, too. For a reader that calls `receive`, before it does.
+    fn hold_back(&self, py: Python<'_>, bytes_max: usize) -> PyResult<()> {
+        self.lock(py)?.held = Some(HeldBack::new(bytes_max));
+        Ok(())
+    }
+
+    /// Seconds until the next message that is held back is due; `None` if there is none.
+    #[getter]
+    fn next_due_s(&self, py: Python<'_>) -> PyResult<Option<f64>> {
+        Ok(self.until_due(py)?.map(|(due, _)| due.as_secs_f64()))
     }
 
     /// Has its messages acknowledged and answered by an object. Once.

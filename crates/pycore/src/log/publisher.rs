@@ -44,7 +44,7 @@ pub fn publish_rows(
             _ => PyString::new(py, name),
         };
         record.clear();
-        as_passed_on(&row, &view, row.offset < redelivered_before, &mut record)?;
+        as_passed_on(&row, shared.clock_us(), &view, row.offset < redelivered_before, &mut record)?;
         match node.publish_record(py, &known, &record, deadline) {
             Ok(_) => reached = row.offset + 1,
             Err(error) if errors::is_full(py, &error) => break,
@@ -57,9 +57,10 @@ pub fn publish_rows(
 }
 
 /// The row as it travels: with its identity and its time, which it has from the store and not from the connection that
-/// publishes it.
+/// publishes it. Times count from when it was sent: it says how long the store had it, at `now_us` by the store's clock.
 pub fn as_passed_on(
     row: &Row<'_>,
+    now_us: u64,
     view: &MessageView<'_>,
     redelivered: bool,
     out: &mut Vec<u8>,
@@ -69,5 +70,10 @@ pub fn as_passed_on(
     message.fields.origin =
         row.number.map(|number| MessageId { publisher: row.publisher, chain: row.chain, number });
     message.fields.timestamp_us = (row.timestamp_us > 0).then_some(row.timestamp_us);
+    if row.stored_us > 0 && (message.fields.ttl_us.is_some() || message.fields.delivery_delay_us.is_some()) {
+        let held_us =
+            now_us.saturating_sub(row.stored_us).saturating_add(message.fields.held_us.unwrap_or(0));
+        message.fields.held_us = Some(held_us);
+    }
     message.encode_into(out).map_err(|error| errors::unreadable(&error))
 }

@@ -16,7 +16,7 @@ from shoal.bus.store_session import Body
 from shoal.errors import ShoalError
 from shoal.jms.aio.worker import Worker
 from shoal.jms.consumer import MessageConsumer
-from shoal.jms.delivering import LAZY_MAX, TURN_MAX, AcknowledgeMode, Delivering, log_failure
+from shoal.jms.delivering import LAZY_MAX, TURN_MAX, AcknowledgeMode, Delivering, log_failure, next_due_s
 from shoal.jms.feeds import Entry, Feed, StoreFeed
 from shoal.jms.message import Message
 
@@ -93,7 +93,7 @@ class LoopDelivering(Delivering):
                 entry = self.take_from(consumer, 0.0) if is_open else None
                 if entry is not None or (until is not None and time.monotonic() >= until):
                     return entry
-                await self.doorbell.wait(until)
+                await self.doorbell.wait(_earlier(until, next_due_s([consumer]) if is_open else None))
             return None
         finally:
             self.end_receive()
@@ -156,9 +156,10 @@ class LoopDelivering(Delivering):
 
     async def _call_listeners(self) -> None:
         while not self.ended:
-            served = [await self._serve_some(consumer) for consumer in self.listening()]
+            listening = self.listening()
+            served = [await self._serve_some(consumer) for consumer in listening]
             if not any(served):
-                await self.doorbell.wait(None)
+                await self.doorbell.wait(_earlier(None, next_due_s(listening)))
 
     async def _serve_some(self, consumer: MessageConsumer) -> bool:
         """Call back with some messages of a consumer; false if there was none."""
@@ -204,3 +205,9 @@ class LoopDelivering(Delivering):
             await asyncio.wait([task])
         self.worker.close()
         self.doorbell.close()
+
+
+def _earlier(until: float | None, due_s: float | None) -> float | None:
+    """A time of `time.monotonic`, or when a message is due if that is earlier."""
+    due = None if due_s is None else time.monotonic() + due_s
+    return min((at for at in (until, due) if at is not None), default=None)

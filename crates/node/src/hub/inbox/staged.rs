@@ -51,7 +51,7 @@ impl Staged {
         }
         let view = MessageView::parse(record)?;
         let age = match notes.age_and_ttl(&view, now) {
-            Some((age, ttl)) if age >= ttl => return Ok(false),
+            Some((age, Some(ttl))) if age >= ttl => return Ok(false),
             aged => aged.map(|(age, _)| age),
         };
         let entry = Entry::new(at, record.len(), origin.number, origin.timestamp_us);
