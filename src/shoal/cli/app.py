@@ -17,6 +17,8 @@ COMMANDS = {
     "queue": "See what waits in queues, send and receive.",
     "daemon": "Run a node of its own: let programs connect, keep a store.",
     "registry": "Run a directory: daemons find each other in it, and clients the best daemon.",
+    "console": "Run an operator's view of the domain for browsers; check its audit log.",
+    "host": "Make the key with which a console starts and stops daemons.",
     "nodes": "Print the nodes of the domain, as a table or a picture.",
     "links": "Print the links between them, as a table or a picture.",
     "store": "Record topics, and see how a store is.",

@@ -32,9 +32,10 @@ PREFIX = "shoal-token-1"
 #: Name a token, and a file with one, for programs without the option.
 ENVIRONMENT, ENVIRONMENT_FILE = "SHOAL_TOKEN", "SHOAL_TOKEN_FILE"
 #: What a principal may do: `client` uses destinations and its own subscriptions, and asks a registry for
-#: daemons; `operator` does everything, also with what belongs to others; `daemon` registers with a registry;
-#: `viewer` looks at a registry.
-STORE_ROLES = ("client", "operator")
+#: daemons; `operator` does everything, also with what belongs to others; `admin` does, too, and in a console
+#: starts daemons and makes tokens; `daemon` registers with a registry; `viewer` looks at a registry or a
+#: console.
+STORE_ROLES = ("client", "operator", "admin")
 ROLES = (*STORE_ROLES, "daemon", "viewer")
 #: Principals of one file.
 PRINCIPALS_MAX = 100_000
@@ -144,7 +145,7 @@ class Principal:
     @property
     def is_operator(self) -> bool:
         """Whether what belongs to others is its to change."""
-        return self.role == "operator"
+        return self.role in ("operator", "admin")
 
     def is_expired(self, now: float) -> bool:
         """Whether its last day is over; `now` is the time of day, in seconds."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from shoal.config import ConnectionConfig, resolve, resolve_listening
 from shoal.config.checks import Checked, unknown_option
 from shoal.config.connection import DEFAULT_DOMAIN
+from shoal.daemon.host_config import HostConfig
 from shoal.daemon.places import line_of
 from shoal.errors import ConfigError, ShoalError
 from shoal.link.admission import Allowed
@@ -26,8 +27,20 @@ if TYPE_CHECKING:
 #: What a link, or a daemon, may be called: it becomes part of metrics and log lines.
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 #: Tables and keys of a file.
-_KEYS = ("name", "domain", "roles", "connection", "link", "http", "log", "store", "answer", "registry")
-_ROLES = ("router", "listener", "store", "gateway")
+_KEYS = (
+    "name",
+    "domain",
+    "roles",
+    "connection",
+    "link",
+    "http",
+    "log",
+    "store",
+    "answer",
+    "registry",
+    "host",
+)
+_ROLES = ("router", "listener", "store", "gateway", "host")
 #: Options that are paths.
 _PATHS = ("key_file", "tls_ca", "tls_cert", "tls_key", "token_file", "ca")
 #: Links of one daemon, at the most.
@@ -46,6 +59,8 @@ class Roles(Checked):
     listener: bool = True
     #: Keeps messages on disk, as the table `[store]` says.
     store: bool = False
+    #: Starts and stops the daemons of a directory, on a console's signed orders, as the table `[host]` says.
+    host: bool = False
 
     def __post_init__(self) -> None:
         self.check_types()
@@ -127,11 +142,15 @@ class DaemonConfig:
     store: StoreConfig | None = None
     #: The registries through which it finds other daemons; none finds none.
     registry: RegistryOptions | None = None
+    #: The daemons it starts and stops, if it has the role.
+    host: HostConfig | None = None
     #: Health and metrics; none serves nobody.
     http: HttpConfig | None = None
     log: LogConfig = field(default_factory=LogConfig)
     #: Whether it answers those who ask the domain for its nodes and links: `shoal nodes`, `shoal links`.
     answer: bool = True
+    #: The file it is from.
+    file: Path | None = None
 
     def open_links(self) -> dict[str, LinkConfig]:
         """The links that are to be open, by name."""
@@ -159,7 +178,7 @@ def load(path: Path) -> DaemonConfig:
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{path} is no TOML: {error}") from None
     try:
-        return parse(options, path.parent)
+        return dataclasses.replace(parse(options, path.parent), file=path)
     except _KeyError as error:
         line = line_of(text, error.key)
         where = f"{path}, line {line}" if line else f"{path}"
@@ -197,6 +216,7 @@ def parse(options: Mapping[str, Any], beside: Path) -> DaemonConfig:
         links=links,
         store=_store(options, roles, beside),
         registry=_registry(options, beside),
+        host=_host(options, roles, beside),
         http=_checked(HttpConfig, "http", _table(options, "http")) if "http" in options else None,
         log=_checked(LogConfig, "log", _table(options, "log")),
         answer=answer,
@@ -212,6 +232,21 @@ def _registry(options: Mapping[str, Any], beside: Path) -> RegistryOptions | Non
         wanted = "a list of URLs such as ['https://reg:7480']"
         raise _KeyError("registry.urls", f"registry.urls is {urls!r}, and must be {wanted}")
     return _checked(RegistryOptions, "registry", table | {"urls": tuple(urls)})
+
+
+def _host(options: Mapping[str, Any], roles: Roles, beside: Path) -> HostConfig | None:
+    if not roles.host:
+        if "host" in options:
+            raise _KeyError("host", "[host] means nothing without the role: add host = true to [roles]")
+        return None
+    table = _table(options, "host")
+    paths = {
+        name: table.get(name, default) for name, default in (("directory", "."), ("key_file", "host.key"))
+    }
+    for name, value in paths.items():
+        if not isinstance(value, str) or not value:
+            raise _KeyError(f"host.{name}", f"host.{name} is {value!r}, and must be a path")
+    return _checked(HostConfig, "host", table | {name: str(beside / value) for name, value in paths.items()})
 
 
 def _text(options: Mapping[str, Any], key: str, default: str) -> str:

@@ -27,6 +27,7 @@ from shoal.system import processor_s
 
 if TYPE_CHECKING:
     from shoal.daemon.guard import Guard
+    from shoal.daemon.host import Host
     from shoal.daemon.registering import Registering
     from shoal.monitor.http import HttpEndpoint
     from shoal.store import Store
@@ -56,6 +57,7 @@ class Daemon:
         self._http: HttpEndpoint | None = None
         self._answers: Answers | None = None
         self._registering: Registering | None = None
+        self._host: Host | None = None
         self._cpu = (0.0, self._began_s)
         self._capacity = CapacityWatch()
         self.bus = Bus(config.connection)
@@ -75,6 +77,7 @@ class Daemon:
         if config.http is not None:
             self._http = _endpoint(config.http, self.status)
         self._registering = self._registered(config)
+        self._host = _host_of(self.bus, config)
 
     # --- commands ---
 
@@ -100,12 +103,13 @@ class Daemon:
             done = self._links.reload_keys()
             done += self._links.change(config.open_links(), strict=False)
             self.config = dataclasses.replace(
-                config, http=before.http, store=before.store, registry=before.registry
+                config, http=before.http, store=before.store, registry=before.registry, host=before.host
             )
             done += self._reload_answers(config)
             done += self._reload_http(config)
             done += self._reload_store(config)
             done += self._reload_registry(config)
+            done += self._reload_host(config)
             self._reloads += 1
             return done
 
@@ -146,6 +150,15 @@ class Daemon:
         self._registering = self._registered(config)
         self.config = dataclasses.replace(self.config, registry=config.registry)
         return [f"registries {', '.join(config.registry.urls)}" if config.registry else "registries off"]
+
+    def _reload_host(self, config: DaemonConfig) -> list[str]:
+        if config.host == self.config.host:
+            return []
+        if self._host is not None:
+            self._host.close()
+        self._host = _host_of(self.bus, config)
+        self.config = dataclasses.replace(self.config, host=config.host)
+        return [f"host of {config.host.directory}" if config.host else "host off"]
 
     def _registered(self, config: DaemonConfig) -> "Registering | None":
         if config.registry is None:
@@ -209,7 +222,7 @@ class Daemon:
             # Its threads ask for the lock.
             registering.close()
         with self._lock:
-            for part in (self._http, self._answers, self._store):
+            for part in (self._http, self._answers, self._host, self._store):
                 if part is not None:
                     part.close()
         self.bus.close(linger_s)
@@ -298,6 +311,14 @@ def _endpoint(config: HttpConfig, status: Callable[[], Mapping[str, Any]]) -> "H
     from shoal.monitor.http import HttpEndpoint
 
     return HttpEndpoint(config, status)
+
+
+def _host_of(bus: Bus, config: DaemonConfig) -> "Host | None":
+    if config.host is None:
+        return None
+    from shoal.daemon.host import Host
+
+    return Host(bus._connection, config.host, config.file)
 
 
 def _store_of(config: DaemonConfig) -> "Store | None":

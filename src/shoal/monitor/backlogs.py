@@ -12,7 +12,18 @@ LISTED_MAX = 50
 def store_status(store: Any) -> dict[str, Any]:
     """What a store is and has, without its lists of topics and sessions; `store` is a `shoal.store.Store`."""
     status = store.status(TOPICS_OLDER_S)
-    kept = ("name", "state", "recorded", "rate", "sync", "end", "unpublished_rows")
+    kept = (
+        "name",
+        "state",
+        "recorded",
+        "rate",
+        "sync",
+        "floor",
+        "end",
+        "unpublished_rows",
+        "flight",
+        "fingerprint",
+    )
     now_us = time.time_ns() // 1000
     return {
         **{name: status[name] for name in kept},
@@ -22,6 +33,7 @@ def store_status(store: Any) -> dict[str, Any]:
         },
         **{f"{kind}_count": len(status[kind]) for kind in ("queues", "subscriptions")},
         "sessions_count": len(status["sessions"]),
+        "record": [rule["pattern"] for rule in status["record"]],
         "log_bytes": status["disk_bytes"]["log"],
         "free_bytes": status["disk_bytes"]["free"],
     }

@@ -113,7 +113,7 @@ class Desk:
             valid = ", ".join(principal.domains)
             why = f"The token of {name!r} is for the domains {valid}, not for {domain!r}."
             self._refuse(request, domain, name, 403, why)
-        if principal.role not in (*roles, "operator"):
+        if principal.role not in roles and not principal.is_operator:
             wanted = " or ".join((*roles, "operator"))
             self._refuse(request, domain, name, 403, f"{name!r} is {principal.role!r}, and must be {wanted}.")
         return principal
