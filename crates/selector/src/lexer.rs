@@ -143,6 +143,9 @@ fn read_symbol(text: &str, start: usize) -> Result<(Kind, usize), SelectorError>
     if let Some(symbol) = two {
         return Ok((Kind::Symbol(symbol), 2));
     }
+    if rest.starts_with("==") {
+        return Err(SelectorError::new(text, start, "==".to_owned(), "= for 'equal'"));
+    }
     let symbol = match rest.as_bytes()[0] {
         b'(' => Symbol::Open,
         b')' => Symbol::Close,
@@ -159,6 +162,8 @@ fn read_symbol(text: &str, start: usize) -> Result<(Kind, usize), SelectorError>
             let expected = match c {
                 '"' => "single quotes around a string",
                 '!' => "<> for 'not equal', or NOT",
+                '&' => "AND",
+                '|' => "OR",
                 _ => "a name, a literal or an operator",
             };
             return Err(SelectorError::new(text, start, format!("the character {c:?}"), expected));

@@ -497,6 +497,9 @@ mod errors {
     #[test]
     fn common_slips_get_their_own_hint() {
         assert_eq!(refusal("x = \"a\"").expected, "single quotes around a string");
+        assert_eq!(refusal("x == 'a'").expected, "= for 'equal'");
+        assert_eq!(refusal("x = 1 && y = 2").expected, "AND");
+        assert_eq!(refusal("x = 1 || y = 2").expected, "OR");
         assert!(refusal("x != 1").expected.contains("<>"));
         assert!(refusal("x = 'abc").expected.contains("closing quote"));
         assert_eq!(refusal("(x = 1").expected, "an operator or ')'");

@@ -19,6 +19,11 @@ def refuse(name: str, value: object, wanted: str) -> TypeError:
     return TypeError(f"{name} is {value!r}, and must be {wanted}")
 
 
+def unexpected(function: str, name: str) -> TypeError:
+    """The error for an argument that a function has not."""
+    return TypeError(f"{function}() got an unexpected keyword argument {name!r}")
+
+
 def check_pattern(pattern: object) -> None:
     """Refuse what is no text, and tell whoever comes from MQTT about wildcards."""
     if not isinstance(pattern, str):
@@ -27,7 +32,7 @@ def check_pattern(pattern: object) -> None:
         raise InvalidTopicError(f"{pattern!r} has a character that cannot be sent")
     levels = pattern.split("/")
     if any(level in _MQTT for level in levels):
-        meant = "/".join(_MQTT.get(level, level) for level in levels)
+        meant = "/".join(_MQTT.get(level, level) for level in levels if level)
         raise InvalidTopicError(
             f"{pattern!r} has a wildcard of MQTT: here '*' stands for one level and '>' for all that follow, "
             f"so {meant!r} is what you mean"

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from shoal.bus.arguments import check_flag, check_pattern, refuse, selector_of
+from shoal.bus.arguments import check_flag, check_pattern, refuse, selector_of, unexpected
 from shoal.bus.options import Ack, OnFull
 from shoal.bus.queues import declaration
 from shoal.bus.store_errors import needs_client_id
@@ -40,12 +40,15 @@ def stored_of(
     backlog_max_bytes: int | None = None,
     on_full: OnFull | None = None,
     single: bool | None = None,
+    **unknown: object,
 ) -> Asked:
     """What a durable or shared subscription asks for, checked.
 
     `single` says that its clients let one consumer at a time use a shared one, or that they do not: the store
     refuses the other kind under the same name.
     """
+    for each in unknown:
+        raise unexpected("subscribe", each)
     check_pattern(pattern)
     check_flag("no_local", no_local)
     name = _name(durable, shared)

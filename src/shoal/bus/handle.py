@@ -1,6 +1,6 @@
 """What both kinds of connection, threaded and asyncio, show without waiting."""
 
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from shoal.bus.arguments import check_cost
 from shoal.bus.connection import Connection
@@ -9,6 +9,18 @@ from shoal.config import ConnectionConfig
 from shoal.link.address import target_of
 from shoal.link.admission import Admit
 from shoal.link.state import LinkState, NetworkLink, NetworkNode
+
+_PUBLISH = "publish(topic, body) reaches every subscriber, queue(name).send(body) one receiver"
+_RECEIVE = "iterate over subscribe(pattern), or call its receive(); queue(name).receive() takes from a queue"
+#: What other systems call what a connection does.
+_ELSEWHERE = {
+    **dict.fromkeys(("send", "emit", "produce", "put", "xadd", "basic_publish"), _PUBLISH),
+    **dict.fromkeys(("receive", "recv", "get", "poll", "consume", "xread"), _RECEIVE),
+    **dict.fromkeys(("on", "on_message", "add_listener"), "subscribe(pattern, callback) calls a function"),
+    "ack": "message.ack() acknowledges a message of a store",
+    "commit": "use `with bus.transaction() as tx`",
+    "stop": "close() leaves the domain",
+}
 
 
 class Handle:
@@ -19,6 +31,17 @@ class Handle:
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a connection cannot be pickled: connect in the process that uses it")
+
+    # A type checker sees the names below, and refuses others.
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> NoReturn:
+            hint = _ELSEWHERE.get(name)
+            raise AttributeError(
+                f"{type(self).__name__!r} object has no attribute {name!r}" + (f": {hint}" if hint else ""),
+                name=name,
+                obj=self,
+            )
 
     @property
     def config(self) -> ConnectionConfig:

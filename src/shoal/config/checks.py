@@ -54,8 +54,10 @@ class Checked:
 
 def unknown_option(name: str, known: Iterable[str], where: str = "") -> ConfigError:
     """The error for an option that there is not."""
-    near = difflib.get_close_matches(name, known, 1)
-    hint = f"did you mean {near[0]!r}?" if near else f"the options are {', '.join(sorted(known))}"
+    known = sorted(known)
+    # `timeout` is rather `connect_timeout_s` than what is spelt alike.
+    near = [one for one in known if name in one.split("_")] or difflib.get_close_matches(name, known, 1)
+    hint = f"did you mean {' or '.join(map(repr, near))}?" if near else f"the options are {', '.join(known)}"
     return ConfigError(f"unknown option {name!r}{where}: {hint}")
 
 

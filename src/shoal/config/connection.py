@@ -47,6 +47,18 @@ _LOOKS = (
     "norm://, udp://, tcp://host:port, tls://host:port, ws://host:port, wss://host:port, "
     "locate://registry:port/domain or inproc://name"
 )
+#: A host and a port without a scheme.
+_PLACE = re.compile(r"[\w.-]+:\d+|\[[0-9a-fA-F:]+\]:\d+")
+#: Whose URLs people have at hand.
+_OTHERS = {
+    **dict.fromkeys(("redis", "rediss"), "Redis"),
+    **dict.fromkeys(("amqp", "amqps"), "AMQP brokers"),
+    **dict.fromkeys(("mqtt", "mqtts"), "MQTT brokers"),
+    "nats": "NATS servers",
+    "kafka": "Kafka",
+    "ipc": "ZeroMQ",
+    "epgm": "ZeroMQ",
+}
 #: Longer than a program waits, and more than a machine has.
 SECONDS_MAX, MISSED_MAX, ASSEMBLY_BYTES_MAX = 1e9, 1_000_000, 1 << 40
 CONNECTIONS_MAX, TCP_WINDOW_BYTES_MAX, COST_MAX = 100_000, 1 << 28, 1_000_000
@@ -253,7 +265,9 @@ class ConnectionConfig(Checked):
 
     def __post_init__(self) -> None:
         if self.scheme not in _SCHEMES and not transport.is_registered(self.scheme):
-            raise ConfigError(f"unknown scheme {self.scheme!r}: use {_LOOKS}")
+            other = _OTHERS.get(self.scheme)
+            hint = f"Shoal does not speak with {other}. Use" if other else "use"
+            raise ConfigError(f"unknown scheme {self.scheme!r}: {hint} {_LOOKS}")
         self._check_scheme()
         self.check_types()
         self.check("tls_cert", (self.tls_cert is None) == (self.tls_key is None), "given beside tls_key")
@@ -555,7 +569,8 @@ _LOCATE_NAMES = {"ca": "registry_ca", "token_file": "registry_token_file"}
 def _options_of(url: str) -> dict[str, Any]:
     parts = urlsplit(url)
     if not parts.scheme or "://" not in url:
-        raise ConfigError(f"{url!r} is not a URL: it must look like {_LOOKS}")
+        hint = f"did you mean 'tcp://{url}'?" if _PLACE.fullmatch(url) else f"it must look like {_LOOKS}"
+        raise ConfigError(f"{url!r} is not a URL: {hint}")
     options: dict[str, Any] = {"scheme": parts.scheme}
     if parts.scheme == "inproc":
         if parts.netloc:

@@ -6,7 +6,6 @@ import functools
 import logging
 import math
 import queue
-import re
 import socket
 import threading
 import time
@@ -31,6 +30,7 @@ from shoal.link.meeting import Meeting
 from shoal.link.pump import Pump
 from shoal.link.state import LinkState, State
 from shoal.link.transport import Channel, Listening, Transport
+from shoal.link.words import plain, words
 from shoal.system import Readable
 
 if TYPE_CHECKING:
@@ -45,9 +45,6 @@ _ACCEPT_PAUSE_S = 0.1
 INSIDE, _INSIDE_ADDRESS = Target("inproc", ""), "this process"
 
 log = logging.getLogger("shoal.link")
-
-#: What Rust adds to the system's words.
-_OS_ERROR = re.compile(r" \(os error \d+\)")
 
 #: What came of an attempt: addresses to try, a daemon that a registry chose, a channel that is there, or why
 #: there is none.
@@ -326,7 +323,7 @@ class Keeper:
         """Hear what became of connections: whether something did."""
         told = self._links.take_news()
         for news in told:
-            news["why"] = _OS_ERROR.sub("", news["why"])
+            news["why"] = plain(news["why"])
             self._on_news(now, news)
         return bool(told)
 
@@ -338,7 +335,7 @@ class Keeper:
             if isinstance(found, LinkRefusedError):
                 self._say_reconnecting(dialler, dialler.refuse(now, str(found)))
             elif isinstance(found, Exception):
-                self._say_reconnecting(dialler, dialler.fail(now, _words(found)))
+                self._say_reconnecting(dialler, dialler.fail(now, words(found)))
             elif isinstance(found, Channel):
                 self._carry(now, dialler, found)
             elif isinstance(found, Target):
@@ -508,11 +505,6 @@ class Keeper:
     def _say(self, event: Event) -> None:
         if not self._stopped:
             self._events.append(event)
-
-
-def _words(error: Exception) -> str:
-    """An error in the system's words, without its number."""
-    return (error.strerror if isinstance(error, OSError) else "") or str(error) or type(error).__name__
 
 
 def locator_of(config: ConnectionConfig) -> "Locator":

@@ -21,6 +21,7 @@ from shoal.link.admission import WAITING_MAX, Decide, Doorkeeper, Guest, Verdict
 from shoal.link.certificates import check_listening
 from shoal.link.state import LinkState
 from shoal.link.transport import Listening, Transport
+from shoal.link.words import words
 from shoal.messages import link as notices
 
 #: That a listener is full is told so often at the most.
@@ -106,7 +107,7 @@ class Listeners:
         except ConfigError:
             raise
         except OSError as error:
-            raise LinkError(f"{target.url} cannot be listened at: {error}") from error
+            raise LinkError(f"{target.url} cannot be listened at: {words(error)}") from error
 
     def _add(
         self, target: Target, wanted: Listener, tls: _core.Tls | None, made: Transport | None

@@ -340,3 +340,53 @@ def test_a_topic_with_dots_that_no_program_subscribes_to_hints_at_slashes_once(
             assert bus.wait_for_subscribers("prices.ACME", timeout_s=0.0) is False
     assert caplog.text.count("SHOAL-2116") == 1
     assert "did you mean 'prices/ACME'?" in caplog.text
+
+
+# --- what people who come from elsewhere try ---
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("send", r"publish\(topic, body\)"),
+        ("recv", r"subscribe\(pattern\)"),
+        ("on", r"subscribe\(pattern, callback\)"),
+        ("commit", r"bus\.transaction\(\)"),
+    ],
+)
+def test_a_connection_names_its_own_word_for_what_others_call_differently(
+    bus: shoal.Bus, name: str, hint: str
+) -> None:
+    with pytest.raises(AttributeError, match=f"'Bus' object has no attribute '{name}': .*{hint}"):
+        getattr(bus, name)
+    with pytest.raises(AttributeError, match=r"'Bus' object has no attribute 'colour'$"):
+        _ = bus.colour  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("url", "says"),
+    [
+        ("localhost:7474", r"did you mean 'tcp://localhost:7474'\?"),
+        ("[::1]:7474", r"did you mean 'tcp://\[::1\]:7474'\?"),
+        ("nats://localhost:4222", r"Shoal does not speak with NATS servers\. Use norm://"),
+        ("smoke://", "unknown scheme 'smoke': use norm://"),
+    ],
+)
+def test_a_url_of_another_system_is_refused_with_what_would_do(url: str, says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        shoal.connect(url)
+
+
+def test_a_star_is_no_host() -> None:
+    with pytest.raises(shoal.LinkError, match=r"to listen at every address, name 0\.0\.0\.0"):
+        shoal.listen("tcp://*:0")
+
+
+def test_an_option_is_found_by_a_part_of_its_name() -> None:
+    with pytest.raises(ConfigError, match=r"unknown option 'timeout': did you mean 'connect_timeout_s'\?"):
+        resolve(None, {"timeout": 3})
+
+
+def test_an_argument_that_subscribe_has_not_is_named(bus: shoal.Bus) -> None:
+    with pytest.raises(TypeError, match=r"^subscribe\(\) got an unexpected keyword argument 'timeout'$"):
+        bus.subscribe("a", timeout=3)  # type: ignore[call-overload]
