@@ -9,6 +9,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -26,7 +27,7 @@ ROOT = Path(__file__).parents[2]
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")])
 FENCE = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```", re.DOTALL | re.MULTILINE)
 #: `text` is a drawing or something printed; `hex`, `java` and `yaml` belong to other systems.
-LANGUAGES = {"python", "console", "toml", "json", "text", "hex", "java", "yaml"}
+LANGUAGES = {"python", "console", "toml", "json", "text", "hex", "java", "yaml", "js"}
 PROMPT = re.compile(r"^(?:\w+)?[$#] (.*)$", re.MULTILINE)
 
 
@@ -131,6 +132,19 @@ def test_json_can_be_read(block: Block) -> None:
     # An ellipsis stands for a figure, or for more of the same.
     text = re.sub(r",\s*…(?=\s*[,\]}])|(?<=[\[{])…(?=[\]}])", "", block.text)
     json.loads(text.replace("…", "0"))
+
+
+@pytest.mark.parametrize("block", blocks("js"), ids=str)
+def test_javascript_is_well_formed(block: Block, tmp_path: Path) -> None:
+    node = shutil.which("node")
+    if node is None:
+        if os.environ.get("CI") == "true":
+            pytest.fail("there is no Node")
+        pytest.skip("there is no Node")
+    script = tmp_path / "block.mjs"
+    script.write_text(block.text)
+    ran = subprocess.run([node, "--check", script], capture_output=True, text=True, timeout=60, check=False)
+    assert ran.returncode == 0, ran.stderr
 
 
 @pytest.mark.parametrize("block", blocks("toml"), ids=str)

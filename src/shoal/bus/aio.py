@@ -120,9 +120,16 @@ def connect(url: str | None = None, **options: Unpack[ConnectOptions]) -> "Bus":
     """
     rest, client = split_client(options)
     connection, role = split_roles(rest)
-    bus = _made(resolve(url, connection), client)
+    return connect_with(resolve(url, connection), client, role)
+
+
+def connect_with(
+    config: ConnectionConfig, client: ClientConfig, role: Mapping[str, Any] | None = None
+) -> "Bus":
+    """As `connect`, with options that were checked before: for roles that a daemon has."""
+    bus = _made(config, client)
     bus._connection.be_watched(client)
-    bus._connection.open_beside_loop(role, client)
+    bus._connection.open_beside_loop(dict(role or {}), client)
     bus._connects = bus.config.has_links
     return bus
 

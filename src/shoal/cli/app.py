@@ -19,6 +19,7 @@ COMMANDS = {
     "registry": "Run a directory: daemons find each other in it, and clients the best daemon.",
     "console": "Run an operator's view of the domain for browsers; check its audit log.",
     "host": "Make the key with which a console starts and stops daemons.",
+    "gateway": "Let STOMP clients, and browsers, take part.",
     "nodes": "Print the nodes of the domain, as a table or a picture.",
     "links": "Print the links between them, as a table or a picture.",
     "store": "Record topics, and see how a store is.",

@@ -22,6 +22,7 @@ from shoal.store import StoreConfig
 from shoal.store import resolve as resolve_store
 
 if TYPE_CHECKING:
+    from shoal.gateway.config import GatewayConfig
     from shoal.link.registry_client import RegistryClient
 
 #: What a link, or a daemon, may be called: it becomes part of metrics and log lines.
@@ -36,6 +37,7 @@ _KEYS = (
     "http",
     "log",
     "store",
+    "gateway",
     "answer",
     "registry",
     "host",
@@ -43,6 +45,9 @@ _KEYS = (
 _ROLES = ("router", "listener", "store", "gateway", "host")
 #: Options that are paths.
 _PATHS = ("key_file", "tls_ca", "tls_cert", "tls_key", "token_file", "ca")
+#: The same of a gateway, and those that are lists.
+_GATEWAY_PATHS = ("tls_cert", "tls_key", "tokens", "access", "token_file")
+_GATEWAY_LISTS = ("stomp", "origins")
 #: Links of one daemon, at the most.
 LINKS_MAX = 256
 
@@ -61,6 +66,8 @@ class Roles(Checked):
     store: bool = False
     #: Starts and stops the daemons of a directory, on a console's signed orders, as the table `[host]` says.
     host: bool = False
+    #: Lets STOMP clients take part, as the table `[gateway]` says.
+    gateway: bool = False
 
     def __post_init__(self) -> None:
         self.check_types()
@@ -140,6 +147,8 @@ class DaemonConfig:
     links: Mapping[str, LinkConfig]
     #: The store beside it, if it has the role.
     store: StoreConfig | None = None
+    #: The gateway beside it, if it has the role.
+    gateway: "GatewayConfig | None" = None
     #: The registries through which it finds other daemons; none finds none.
     registry: RegistryOptions | None = None
     #: The daemons it starts and stops, if it has the role.
@@ -215,6 +224,7 @@ def parse(options: Mapping[str, Any], beside: Path) -> DaemonConfig:
         roles=roles,
         links=links,
         store=_store(options, roles, beside),
+        gateway=_gateway(options, roles, beside),
         registry=_registry(options, beside),
         host=_host(options, roles, beside),
         http=_checked(HttpConfig, "http", _table(options, "http")) if "http" in options else None,
@@ -277,8 +287,6 @@ def _checked(kind: type[_Table], key: str, options: Mapping[str, Any]) -> _Table
 
 def _roles(options: Mapping[str, Any]) -> Roles:
     roles = _table(options, "roles")
-    if roles.pop("gateway", False):
-        raise _KeyError("roles.gateway", "roles.gateway is true, and no daemon can do that yet: leave it out")
     for name in roles:
         if name not in _ROLES:
             raise _KeyError(f"roles.{name}", str(unknown_option(name, _ROLES, " in [roles]")))
@@ -451,3 +459,26 @@ def _store(options: Mapping[str, Any], roles: Roles, beside: Path) -> StoreConfi
     except (ShoalError, TypeError, ValueError) as error:
         word = str(error).partition(" ")[0]
         raise _KeyError(f"store.{word}", f"[store] {error}") from None
+
+
+def _gateway(options: Mapping[str, Any], roles: Roles, beside: Path) -> "GatewayConfig | None":
+    if not roles.gateway:
+        if "gateway" in options:
+            raise _KeyError(
+                "gateway", "[gateway] means nothing without the role: add gateway = true to [roles]"
+            )
+        return None
+    # A daemon without the role does without its memory.
+    from shoal.gateway.config import GatewayConfig
+
+    table = _table(options, "gateway")
+    for name, value in table.items():
+        if name in _GATEWAY_PATHS and isinstance(value, str):
+            table[name] = beside / value
+        elif name in _GATEWAY_LISTS:
+            if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
+                raise _KeyError(
+                    f"gateway.{name}", f"gateway.{name} is {value!r}, and must be a list of texts"
+                )
+            table[name] = tuple(value)
+    return _checked(GatewayConfig, "gateway", table)

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from shoal.daemon.guard import Guard
     from shoal.daemon.host import Host
     from shoal.daemon.registering import Registering
+    from shoal.gateway.server import GatewayThread
     from shoal.monitor.http import HttpEndpoint
     from shoal.store import Store
 
@@ -54,6 +55,7 @@ class Daemon:
         self._reloads = self._lost = 0
         self._closed = False
         self._store: Store | None = None
+        self._gateway: GatewayThread | None = None
         self._http: HttpEndpoint | None = None
         self._answers: Answers | None = None
         self._registering: Registering | None = None
@@ -72,6 +74,7 @@ class Daemon:
     def _open(self, config: DaemonConfig) -> None:
         self._links.change(config.open_links(), strict=True)
         self._store = _store_of(config)
+        self._gateway = self._gateway_of(config)
         if config.answer:
             self._answers = Answers(self.bus._connection, self.status)
         if config.http is not None:
@@ -103,11 +106,17 @@ class Daemon:
             done = self._links.reload_keys()
             done += self._links.change(config.open_links(), strict=False)
             self.config = dataclasses.replace(
-                config, http=before.http, store=before.store, registry=before.registry, host=before.host
+                config,
+                http=before.http,
+                store=before.store,
+                gateway=before.gateway,
+                registry=before.registry,
+                host=before.host,
             )
             done += self._reload_answers(config)
             done += self._reload_http(config)
             done += self._reload_store(config)
+            done += self._reload_gateway(config)
             done += self._reload_registry(config)
             done += self._reload_host(config)
             self._reloads += 1
@@ -141,6 +150,23 @@ class Daemon:
         self._store = _store_of(config)
         self.config = dataclasses.replace(self.config, store=config.store)
         return [f"store in {config.store.path}" if config.store else "store off"]
+
+    def _reload_gateway(self, config: DaemonConfig) -> list[str]:
+        if config.gateway == self.config.gateway:
+            return []
+        if self._gateway is not None:
+            self._gateway.close()
+            self._gateway = None
+        self._gateway = self._gateway_of(config)
+        self.config = dataclasses.replace(self.config, gateway=config.gateway)
+        return [f"gateway at {', '.join(self._gateway.urls)}" if self._gateway else "gateway off"]
+
+    def _gateway_of(self, config: DaemonConfig) -> "GatewayThread | None":
+        if config.gateway is None:
+            return None
+        from shoal.daemon.gateways import open_gateway
+
+        return open_gateway(config, config.gateway, self.bus._connection)
 
     def _reload_registry(self, config: DaemonConfig) -> list[str]:
         if config.registry == self.config.registry:
@@ -222,7 +248,7 @@ class Daemon:
             # Its threads ask for the lock.
             registering.close()
         with self._lock:
-            for part in (self._http, self._answers, self._host, self._store):
+            for part in (self._http, self._answers, self._host, self._gateway, self._store):
                 if part is not None:
                     part.close()
         self.bus.close(linger_s)
@@ -251,6 +277,7 @@ class Daemon:
                 "links": self._links.states(),
                 **process_status(),
                 **({} if self._store is None else {"store": store_status(self._store)}),
+                **({} if self._gateway is None else {"gateway": self._gateway.status()}),
                 "filters_evaluated": 0 if self._closed else self.bus.stats()["filters_evaluated"],
                 "capacity": self._capacity.status(),
                 "reloads": self._reloads,

@@ -6,7 +6,7 @@ from typing import Final, Literal
 
 from shoal.gateway.frames import Frame, FrameError
 
-#: Who acknowledges: nobody, the client cumulatively, the client each message.
+#: Who acknowledges: the gateway, the client cumulatively, or the client each message.
 AckMode = Literal["auto", "client", "client-individual"]
 _MODES: Final[dict[str, AckMode]] = {
     "auto": "auto",
@@ -15,7 +15,7 @@ _MODES: Final[dict[str, AckMode]] = {
 }
 #: Messages that a client may have ahead of its acknowledgements, at the most.
 PREFETCH_MAX: Final = 10_000
-#: Ids of subscriptions, transactions and receipts, and names, have at most so many characters.
+#: Characters of an id of a subscription, a transaction or a message, at the most.
 ID_CHARACTERS_MAX: Final = 255
 
 #: Headers that mean something to the gateway; every other header of SEND is a property.

@@ -55,6 +55,8 @@ class GatewayConfig(Checked):
     tokens: Path | None = None
     #: The rules file: what each principal may do with which destinations.
     access: Path | None = None
+    #: A file with the gateway's own token, which it shows to a store.
+    token_file: Path | None = None
     #: Pages that may connect, such as `https://desk.example`; programs that are no browsers name none.
     origins: tuple[str, ...] = ()
     #: Connections at once.

@@ -48,7 +48,7 @@ class _Expected(NamedTuple):
 
     receipt: str | None
     outcomes: tuple[Outcome, ...]
-    #: Nobody asked whether it succeeds, and it undoes itself if not: an acknowledgement.
+    #: An acknowledgement without a receipt: if it fails, the store delivers the message again.
     is_tolerant: bool
 
 
@@ -69,7 +69,7 @@ class Connection(asyncio.Protocol):
         self._is_busy = self._is_paused = self._is_flushing = False
         self._expected: deque[_Expected] = deque()
         self._settled = asyncio.Event()
-        #: Bytes that were written, and what to call when the first so many have left.
+        #: Bytes that were written; and calls, each with the number of bytes that must have left before it.
         self._written = 0
         self._when_sent: deque[tuple[int, Callable[[], None]]] = deque()
         self._sent_timer: asyncio.TimerHandle | None = None

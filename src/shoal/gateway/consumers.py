@@ -134,7 +134,7 @@ class StoreSource(Source):
         return begin_in_loop(lambda done: self._consumer._acknowledge_all(messages, done))
 
     def release(self, message: Message) -> None:
-        """Have it delivered again, to whoever takes it."""
+        """Have the store deliver it again."""
         # What the store gave to another consumer meanwhile is not the client's to give back.
         with contextlib.suppress(StoreError, ValueError):
             self._consumer.release(message)
@@ -209,7 +209,7 @@ class Consumer:
 
     @property
     def browses(self) -> bool:
-        """Whether it looks at a queue and takes nothing."""
+        """Whether it browses a queue."""
         return isinstance(self._source, BrowseSource)
 
     @property
@@ -303,7 +303,7 @@ class Consumer:
         self._outlet.deliver(self, messages, ids)
 
     def _deliver_kept(self, messages: Sequence[Message]) -> None:
-        """Nobody acknowledges these: they are finished when they have left."""
+        """The gateway acknowledges these when their frames have left."""
         first, self._next = self._next, self._next + len(messages)
         self._unacknowledged.update(zip(range(first, self._next), messages, strict=True))
         self._note_credit()

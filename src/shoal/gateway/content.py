@@ -133,14 +133,14 @@ def _property_name(header: str) -> str:
 
 
 def body_of(headers: Mapping[str, str], body: bytes) -> Any:
-    """The body that a frame's bytes are, by its content type.
+    """The body that a frame's bytes are, by its content type; none if it has neither.
 
     Raises:
         FrameError: the bytes are no text, or no JSON.
     """
     kind = headers.get("content-type")
     if kind is None:
-        return body
+        return body or None
     try:
         if _TEXT_TYPE.fullmatch(kind):
             return body.decode()
@@ -213,7 +213,7 @@ def frame_of(
     try:
         kind, body = encode_body(message)
     except MessageFormatError as error:
-        # It cannot be read here, such as an object of a class that nobody registered.
+        # The body cannot be read here, such as an object whose class is not registered.
         kind, body = "text/plain", str(error).encode()
     lines = [subscription, f"message-id:{escape(message.message_id or f'ID:{number}')}"]
     lines.append(f"destination:{escape(destination or f'/topic/{message.topic}')}")

@@ -1,9 +1,9 @@
 """What a gateway gives its clients, whatever protocol they speak: who they are, destinations, consumers with
 credit, acknowledgements, transactions, temporary destinations.
 
-All clients of a gateway share one connection of the bus. A client is told from the others by its number
-(`Message.connection`), its durable subscriptions by its client id, and its repeatable messages by a publisher
-of its own.
+All clients of a gateway share one connection of the bus. `Message.connection` is the number of the client
+that sent it. A durable subscription has its client id in its name. A client that repeats messages has a
+publisher of its own.
 """
 
 import asyncio
@@ -360,7 +360,9 @@ class DeskClient:
             return await self._durable(asked, destination, asked.durable)
         if destination.kind == "queue":
             if asked.no_local:
-                raise InvalidDestinationError("no-local is for topics: a queue keeps what nobody takes.")
+                raise InvalidDestinationError(
+                    "no-local is for topics: a queue would keep the messages that it leaves out."
+                )
             selector = selector_of(asked.selector, asked.correlation)
             consumer = await self._bus.queue(destination.name).consume(selector=selector, ack="manual")
             return StoreSource(consumer)

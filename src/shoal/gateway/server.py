@@ -151,13 +151,15 @@ class GatewayThread:
     """A gateway with a thread of its own, for daemons and commands. Close it, or use it in a `with` block.
 
     Args:
-        connect: makes the connection to the bus, in the thread's event loop.
+        connect: opens the connection to the bus, in the thread's event loop.
 
     Raises:
         ShoalError: the bus or an address cannot be opened; then nothing stays open.
     """
 
-    def __init__(self, config: GatewayConfig, connect: Callable[[], Bus]) -> None:
+    def __init__(
+        self, config: GatewayConfig, connect: Callable[[], contextlib.AbstractAsyncContextManager[Bus]]
+    ) -> None:
         self._config, self._connect = config, connect
         self._ready = threading.Event()
         self._error: BaseException | None = None

@@ -21,7 +21,7 @@ from shoal.gateway.frames import FrameError, FrameReader, encode
 CONNECT_S = 5.0
 #: How often this side offers to send, and wants to receive, a heart-beat.
 HEART_BEAT_MS = 10_000
-#: A client is silent after so many of its intervals.
+#: Intervals without a byte after which a client is silent.
 SILENT_INTERVALS = 2.5
 #: Before it is known who it is, a client has a body of no length, and little of anything.
 _FIRST_BYTES_MAX = 16_384

@@ -132,7 +132,13 @@ def test_listening_can_be_switched_off_as_a_whole(tmp_path: Path) -> None:
         (f"answer = 'yes'\n{LAN}", ["line 1", "answer is 'yes'", "true or false"]),
         (f"[roles]\nrouter = 1\n{LAN}", ["line 2", "roles.router is 1", "True or False"]),
         (f"[roles]\nrooter = true\n{LAN}", ["line 2", "did you mean 'router'?"]),
-        (f"[roles]\ngateway = true\n{LAN}", ["line 2", "gateway", "leave it out"]),
+        (f"{LAN}[gateway]\nstomp = []\n", ["line 3", "gateway = true"]),
+        (f"{LAN}[roles]\ngateway = true\n[gateway]\nstomp = 'x'\n", ["line 6", "a list"]),
+        (
+            f"{LAN}[roles]\ngateway = true\n[gateway]\nstomp = ['tcp://0.0.0.0']\n",
+            ["line 6", "other machines", "tokens"],
+        ),
+        (f"{LAN}[roles]\ngateway = true\n[gateway]\nstamp = ['x']\n", ["line 6", "did you mean 'stomp'?"]),
         (f"{LAN}[store]\ndata = 'x'\n", ["line 3", "store = true"]),
         (f"{LAN}[roles]\nstore = true\n", ["store.data is None", "directory"]),
         (

@@ -157,6 +157,7 @@ def test_bodies_are_read_by_their_content_type():
     assert body_of({"content-type": "application/json"}, b'{"a": [1]}') == {"a": [1]}
     assert body_of({"content-type": "application/xml"}, b"<a/>") == b"<a/>"
     assert body_of({}, b"x") == b"x"
+    assert body_of({}, b"") is None
     for kind, body in (
         ("text/plain", b"\xff"),
         ("application/json", b"{"),
