@@ -13,6 +13,8 @@ class Entry:
     group: str | None
     due: int
     expires: int
+    #: When it was stored, or its delivery time.
+    at: int = 0
     state: str = READY
     owner: int | None = None
     again: int = 0
@@ -51,8 +53,8 @@ class BacklogTwin:
         return first is entry
 
     @staticmethod
-    def _rank(entry: Entry) -> tuple[int, int]:
-        return -entry.priority, entry.offset
+    def _rank(entry: Entry) -> tuple[int, int, int]:
+        return -entry.priority, entry.at, entry.offset
 
     def take(self, consumer: int, now: int, count: int) -> list[tuple[int, int]]:
         """Offsets and deliveries; what expired is done on the way."""

@@ -43,7 +43,7 @@ class Pair:
             if topic == "_queue/q":
                 due = self.now + delay if delay else 0
                 expires = self.now + ttl if ttl else NEVER
-                entries.append(Entry(end + at, priority, group, due, expires))
+                entries.append(Entry(end + at, priority, group, due, expires, max(self.now, due)))
         turn = Turn()
         turn.push_rows(rows.encode(9, 5, messages), 0)
         self.log.append_turn(turn)
