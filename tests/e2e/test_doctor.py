@@ -264,7 +264,7 @@ def test_a_firewall(lan: LAN, group: str, hook: str) -> None:
     (host,) = lan(1).hosts
     side = "iifname" if hook == "input" else "oifname"
     rule = f'{side} "eth0" udp dport {port_of(group)} drop'
-    rules = f"table inet t {{ chain c {{ type filter hook {hook} priority 0; {rule}; }} }}"
+    rules = f"table inet t {{ chain c {{ type filter hook {hook} priority 0; {rule}; }}; }}"
     laboratory.run(*host.prefix, "nft", rules)
     status, checks = examine(host, at=url(group))
     assert status == 1

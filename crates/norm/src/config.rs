@@ -271,6 +271,8 @@ pub struct StreamOptions {
     pub cache_bytes: usize,
     /// Streams with a smaller number go first.
     pub precedence: u8,
+    /// Its part of what streams of its precedence send, in proportion to their weights; 1 at the least.
+    pub weight: u16,
     /// NORM_INFO of the stream; at most one segment.
     pub info: Vec<u8>,
     /// Bytes sent but not yet acknowledged by every listed acker; `None` sends without waiting.
@@ -282,7 +284,14 @@ pub struct StreamOptions {
 
 impl Default for StreamOptions {
     fn default() -> StreamOptions {
-        StreamOptions { cache_bytes: 16 << 20, precedence: 0, info: vec![], window_bytes: None, quiet: false }
+        StreamOptions {
+            cache_bytes: 16 << 20,
+            precedence: 0,
+            weight: 1,
+            info: vec![],
+            window_bytes: None,
+            quiet: false,
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use crate::ObjectId;
 use crate::time::Time;
 
 /// A datagram that lay unread for longer says more about its reader, which was away, than about the network. A
@@ -64,6 +65,8 @@ pub struct Transmit<'a> {
     pub bytes: &'a [u8],
     /// How long each is; the last may be shorter.
     pub datagram_bytes: usize,
+    /// The stream that they carry segments of; none for feedback, commands and objects.
+    pub stream: Option<ObjectId>,
 }
 
 impl<'a> Transmit<'a> {

@@ -37,6 +37,7 @@ mod rx;
 mod sending;
 mod serial;
 mod session;
+mod share;
 pub mod stats;
 mod time;
 mod tx;
@@ -54,6 +55,7 @@ pub use event::{AbortReason, CloseReason, Event, GapReason, ObjectKind, StreamId
 pub use runs::Runs;
 pub use rx::{Chunk, Take};
 pub use session::Session;
+pub use share::{Share, next_to_send};
 pub use stats::{Reject, Stats};
 pub use time::Time;
 pub use tx::objects::FileRead;

@@ -395,11 +395,11 @@ impl Session {
             auth::seal(&self.config.auth, &mut self.feedback, datagram_bytes);
             self.stats.datagrams_sent += 1;
             self.stats.bytes_sent += self.feedback.len() as u64;
-            return Some(Transmit { to, bytes: &self.feedback, datagram_bytes });
+            return Some(Transmit { to, bytes: &self.feedback, datagram_bytes, stream: None });
         }
-        let (bytes, datagram_bytes) = self.sender.poll_transmit(now, &mut self.stats)?;
+        let (bytes, datagram_bytes, stream) = self.sender.poll_transmit(now, &mut self.stats)?;
         auth::seal(&self.config.auth, bytes, datagram_bytes);
-        Some(Transmit { to: Destination::Group, bytes, datagram_bytes })
+        Some(Transmit { to: Destination::Group, bytes, datagram_bytes, stream })
     }
 
     fn poll_feedback(&mut self, now: Time) -> Option<Destination> {

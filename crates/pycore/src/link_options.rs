@@ -8,9 +8,11 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use shoal_io::interfaces::Interface;
 use shoal_io::norm::{LinkOptions, fresh_instance};
-use shoal_io::udp::LinkAddress;
+use shoal_io::udp::{LinkAddress, Mark};
+use shoal_node::norm::{LANES, Lane};
 use shoal_norm::{Config, CongestionControl, NodeId, StreamOptions};
 use shoal_seal::Keys;
+use shoal_wire::PriorityClass;
 use shoal_wire::frame::FRAME_BYTES_MAX;
 
 use crate::convert::{Described, extract};
@@ -75,6 +77,31 @@ pub fn check_cache(cache_bytes: usize, lanes: usize) -> PyResult<()> {
     require(fits, "cache_bytes", &cache_bytes, &format!("so small that memory holds it for {lanes} streams"))
 }
 
+/// DSCP and priority of each class.
+pub type ClassMarks = Vec<(u8, u8)>;
+
+/// The marks of a node's lanes from those of the classes high, normal and low.
+pub fn lane_marks(classes: Option<&[(u8, u8)]>) -> PyResult<Vec<Mark>> {
+    let Some(classes) = classes else { return Ok(Vec::new()) };
+    let given = format!("{classes:?}");
+    let fine = classes.len() == 3 && classes.iter().all(|&(dscp, priority)| dscp < 64 && priority < 7);
+    require(
+        fine,
+        "marks",
+        &given,
+        "a DSCP from 0 to 63 and a priority from 0 to 6 for each of three classes",
+    )?;
+    let of = |lane| {
+        let (dscp, priority) = match Lane::class(lane) {
+            PriorityClass::High => classes[0],
+            PriorityClass::Normal => classes[1],
+            PriorityClass::Low => classes[2],
+        };
+        Mark { dscp, priority }
+    };
+    Ok((0..LANES).map(of).collect())
+}
+
 /// Takes a keyword that is not the session's out of `options`.
 fn take<'py, T>(options: &Bound<'py, PyDict>, name: &str, default: T) -> PyResult<T>
 where
@@ -104,8 +131,7 @@ pub fn link_options(
         cache_bytes: take(&options, "cache_bytes", 16 << 20)?,
         window_bytes: take(&options, "window_bytes", None)?,
         info: take(&options, "info", Vec::new())?,
-        precedence: 0,
-        quiet: false,
+        ..StreamOptions::default()
     };
     let given = options.get_item("ackers")?.map_or_else(String::new, |ackers| format!("{ackers:?}"));
     let ackers = other_nodes("ackers", take(&options, "ackers", Vec::new())?, node, &given)?;
@@ -114,6 +140,7 @@ pub fn link_options(
     let receive_buffer_bytes = take(&options, "receive_buffer_bytes", 8 << 20)?;
     let listen_port = take(&options, "listen_port", None)?;
     let multicast_ttl: u32 = take(&options, "multicast_ttl", 1)?;
+    let marks: Option<ClassMarks> = take(&options, "marks", None)?;
     let files_directory: Option<PathBuf> = take(&options, "files_directory", None)?;
     let message_bytes_max = take(&options, "message_bytes_max", 128 << 20)?;
     let fit_segments = options.get_item("segment_bytes")?.is_some_and(|bytes| bytes.is_none());
@@ -130,6 +157,7 @@ pub fn link_options(
     link.sockets.receive_buffer_bytes = receive_buffer_bytes;
     link.sockets.listen_port = listen_port;
     link.sockets.ttl = multicast_ttl;
+    link.sockets.marks = lane_marks(marks.as_deref())?;
     link.ackers = ackers;
     link.files_directory = files_directory;
     link.message_bytes_max = message_bytes_max;

@@ -145,7 +145,13 @@ impl Simulation {
         info: Vec<u8>,
         window_bytes: Option<usize>,
     ) -> PyResult<ObjectId> {
-        let options = shoal_norm::StreamOptions { cache_bytes, precedence, info, window_bytes, quiet: false };
+        let options = shoal_norm::StreamOptions {
+            cache_bytes,
+            precedence,
+            info,
+            window_bytes,
+            ..shoal_norm::StreamOptions::default()
+        };
         self.act(node, |node, _| node.open_stream(options))?.map_err(write_error)
     }
 

@@ -806,7 +806,7 @@ def _options(config: ConnectionConfig) -> dict[str, Any]:
         return {
             "udp": (
                 *(config.listen, datagram_bytes, rate, most),
-                *(config.receive_buffer_bytes, config.multicast_ttl),
+                *(config.receive_buffer_bytes, config.multicast_ttl, config.class_marks()),
             ),
             "domain": config.domain_number(),
             "group": place,
@@ -826,6 +826,7 @@ def _options(config: ConnectionConfig) -> dict[str, Any]:
         "interface": config.interface,
         "listen_port": config.listen_port,
         "multicast_ttl": config.multicast_ttl,
+        "marks": config.class_marks(),
         "seed": seed,
         "heartbeat_s": config.heartbeat_s,
         "missed_heartbeats_max": config.missed_heartbeats_max,

@@ -25,6 +25,8 @@ from shoal.link.address import HOSTS, LOOPBACK, Target, target_of
 DEFAULT_GROUP = "239.192.74.1"
 #: The same without repair: the two must not hear each other.
 DEFAULT_UDP_GROUP = "239.192.74.2"
+#: Expedited forwarding, assured forwarding 4.1 and best effort.
+DEFAULT_MARKS = "46:6,34:4,0:0"
 #: Not assigned by IANA.
 DEFAULT_PORT = 7474
 DEFAULT_DOMAIN = "default"
@@ -101,6 +103,8 @@ _UDP_FIELDS = (
     "listen",
     "port",
     "multicast_ttl",
+    "mark",
+    "marks",
     "interface",
     "when_full",
     "heartbeat_s",
@@ -161,6 +165,11 @@ class ConnectionConfig(Checked):
     path: str | None = None
     #: One more than the routers that multicast may pass: 1 stays in the local network.
     multicast_ttl: int = 1
+    #: Whether datagrams are marked by priority class, for switches (DSCP) and the queues of this machine
+    #: (SO_PRIORITY).
+    mark: bool = False
+    #: With `mark`: DSCP (0 to 63) and SO_PRIORITY (0 to 6) of priorities 7 to 9, 4 to 6 and 0 to 3.
+    marks: str = DEFAULT_MARKS
     #: A network interface by name or address, or `auto`.
     interface: str = "auto"
     #: What publishing does when the send buffer is full.
@@ -295,6 +304,8 @@ class ConnectionConfig(Checked):
             self.message_bytes_max <= self.assembly_bytes_max <= ASSEMBLY_BYTES_MAX,
             f"at least message_bytes_max, and at most {ASSEMBLY_BYTES_MAX}",
         )
+        self.check("marks", self.mark or self.marks == DEFAULT_MARKS, "left out unless mark is true")
+        self.class_marks()
         self.check("key_file", self.key is None or self.key_file is None, "left out beside key")
         if self.key is not None:
             check_key(self.key)
@@ -419,6 +430,15 @@ class ConnectionConfig(Checked):
         """Whether it is NORM between two ends."""
         return self.group is not None and not ipaddress.ip_address(self.group).is_multicast
 
+    def class_marks(self) -> list[tuple[int, int]] | None:
+        """DSCP and SO_PRIORITY of priorities 7 to 9, 4 to 6 and 0 to 3; `None` if nothing is marked."""
+        found = re.fullmatch(",".join([r"(\d{1,2}):(\d)"] * 3), self.marks)
+        numbers = [int(text) for text in found.groups()] if found else []
+        pairs = list(zip(numbers[::2], numbers[1::2], strict=True))
+        fine = bool(pairs) and all(dscp <= 63 and priority <= 6 for dscp, priority in pairs)
+        self.check("marks", fine, f"DSCP:priority (up to 63:6) of three classes, such as {DEFAULT_MARKS}")
+        return pairs if self.mark else None
+
     def patience_s(self) -> float:
         """How long a member that gets nowhere may hold publishers back."""
         return FOR_EVER_S if self.when_slow == "wait" else self.slow_after_s
@@ -438,6 +458,8 @@ class ConnectionOptions(TypedDict, total=False):
     listen_port: int | None
     host: str | None
     multicast_ttl: int
+    mark: bool
+    marks: str
     interface: str
     when_full: WhenFull
     heartbeat_s: float

@@ -202,3 +202,24 @@ def test_domains_have_numbers_of_their_own_though_their_groups_may_be_the_same()
     assert len(groups) < len(configs), "among so many, some share a group"
     assert len({config.domain_number() for config in configs}) == len(configs)
     assert ConnectionConfig(domain="desk").domain_number() == ConnectionConfig(domain="desk").domain_number()
+
+
+@pytest.mark.parametrize("scheme", ["norm", "udp"])
+def test_marks_are_pairs_for_three_classes(scheme: str) -> None:
+    assert parse_url(f"{scheme}://").class_marks() is None
+    assert parse_url(f"{scheme}://?mark=true").class_marks() == [(46, 6), (34, 4), (0, 0)]
+    marked = parse_url(f"{scheme}://", mark=True, marks="63:0,8:6,1:2")
+    assert marked.class_marks() == [(63, 0), (8, 6), (1, 2)]
+
+
+@pytest.mark.parametrize("marks", ["", "46:6", "46:6,34:4", "64:6,34:4,0:0", "46:7,34:4,0:0", "46,34,0"])
+def test_marks_that_cannot_be_are_refused(marks: str) -> None:
+    with pytest.raises(ConfigError, match=r"marks is .*, and must be"):
+        parse_url("norm://", mark=True, marks=marks)
+
+
+def test_marks_mean_nothing_without_mark_and_without_datagrams() -> None:
+    with pytest.raises(ConfigError, match="left out unless mark is true"):
+        parse_url("norm://", marks="1:1,2:2,3:3")
+    with pytest.raises(ConfigError, match="mark means nothing on tcp://"):
+        parse_url("tcp://127.0.0.1:1", mark=True)

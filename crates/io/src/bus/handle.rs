@@ -19,7 +19,7 @@ use crate::clock::Clock;
 use crate::datagram::{UdpNet, UdpOpen};
 use crate::norm::{LinkError, LinkOptions, NormBell, NormLink};
 use crate::tcp::TcpNet;
-use crate::udp::SocketOptions;
+use crate::udp::{Mark, SocketOptions};
 use crate::waiter::Waiter;
 
 /// Bytes that wait for the other connections of a process: a message at a time, so that a full queue is felt at once.
@@ -104,6 +104,8 @@ pub struct UdpOptions {
     pub receive_buffer_bytes: usize,
     /// One more than the routers that multicast may pass.
     pub multicast_ttl: u32,
+    /// How each lane's datagrams are marked; empty marks none.
+    pub marks: Vec<Mark>,
     /// Its link; where it leads is overwritten, unless it is for whoever connects.
     pub link: UdpConfig,
 }
@@ -264,6 +266,7 @@ impl Bus {
         let sockets = SocketOptions {
             receive_buffer_bytes: options.receive_buffer_bytes,
             ttl: options.multicast_ttl,
+            marks: options.marks,
             // A link to one peer has a port of its own.
             listen_port: match &options.open {
                 UdpOpen::To(address) if !address.group.ip().is_multicast() => Some(0),

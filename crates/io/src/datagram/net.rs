@@ -237,7 +237,7 @@ fn run(shared: &DatagramCore) -> io::Result<()> {
             None => {}
             Some(Sight::Down(why)) => shared.go_down(why),
             Some(Sight::Up(anew)) => {
-                sockets = Arc::new(anew);
+                sockets = anew;
                 shared.go_on_with(&sockets);
                 continue;
             }
@@ -282,6 +282,7 @@ fn receive(
 struct Unsent {
     bytes: Vec<u8>,
     segment_bytes: usize,
+    lane: Option<usize>,
     /// How much of it the next one was sent.
     at: usize,
     to: Vec<SocketAddr>,
@@ -291,11 +292,14 @@ impl Unsent {
     fn load(&mut self, transmit: &Transmit<'_>) {
         self.bytes.clear();
         self.bytes.extend_from_slice(transmit.bytes);
-        (self.segment_bytes, self.at) = (transmit.segment_bytes, 0);
+        (self.segment_bytes, self.lane, self.at) = (transmit.segment_bytes, transmit.lane, 0);
     }
 
     /// Sends what is left. False if the socket takes no more.
     fn retry(&mut self, sockets: &Sockets) -> io::Result<bool> {
+        if !self.to.is_empty() {
+            sockets.mark(self.lane)?;
+        }
         while let Some(&to) = self.to.last() {
             match sockets.send_run(to, &self.bytes[self.at..], self.segment_bytes) {
                 Ok(sent) if self.at + sent < self.bytes.len() => self.at += sent,

@@ -28,6 +28,8 @@ pub const RUN_BYTES: usize = 60_000;
 #[derive(Debug, Default)]
 struct Unsent {
     to: Option<SocketAddr>,
+    /// The lane that it is of.
+    lane: Option<usize>,
     bytes: Vec<u8>,
     datagram_bytes: usize,
 }
@@ -251,6 +253,7 @@ impl Engine {
     fn transmit(&mut self) -> bool {
         let now = self.clock.now();
         if let Some(to) = self.unsent.to {
+            self.mark(self.unsent.lane);
             match self.sockets.send_run(to, &self.unsent.bytes, self.unsent.datagram_bytes) {
                 Ok(sent) if sent >= self.unsent.bytes.len() => self.unsent.to = None,
                 Ok(sent) => {
@@ -269,6 +272,9 @@ impl Engine {
             Destination::Group => self.group,
             Destination::Node(address) => address,
         };
+        let lane = out.stream.map(usize::from);
+        // What cannot be marked goes all the same.
+        let marked = self.sockets.mark(lane);
         let (bytes, datagram_bytes) = match &mut self.sealing {
             Some(sealing) => sealing.seal_run(out.bytes, out.datagram_bytes),
             None => (out.bytes, out.datagram_bytes),
@@ -282,16 +288,25 @@ impl Engine {
             }
         };
         if sent < bytes.len() {
-            self.unsent.to = Some(to);
+            (self.unsent.to, self.unsent.lane) = (Some(to), lane);
             self.unsent.datagram_bytes = datagram_bytes;
             self.unsent.bytes.clear();
             self.unsent.bytes.extend_from_slice(&bytes[sent..]);
             return false;
         }
+        if let Err(error) = marked {
+            self.note(&error);
+        }
         if self.driver.session.stats().segments_sent > segments {
             self.last_sent = now;
         }
         true
+    }
+
+    fn mark(&mut self, lane: Option<usize>) {
+        if let Err(error) = self.sockets.mark(lane) {
+            self.note(&error);
+        }
     }
 
     /// Lets the application say its last word, as far as the socket has room.

@@ -31,6 +31,17 @@ pub(crate) fn set_option(socket: &impl AsRawFd, level: i32, option: i32, value: 
     check(result).map(drop)
 }
 
+/// An integer socket option as it is.
+#[cfg(test)]
+pub(crate) fn get_option(socket: &impl AsRawFd, level: i32, option: i32) -> io::Result<i32> {
+    let (mut value, mut length) = (0i32, mem::size_of::<i32>() as libc::socklen_t);
+    // SAFETY: the kernel writes at most `length` bytes to `value`; both live until the call returns.
+    let result = unsafe {
+        libc::getsockopt(socket.as_raw_fd(), level, option, (&raw mut value).cast(), &raw mut length)
+    };
+    check(result).map(|_| value)
+}
+
 /// The two ends of what wakes a thread that waits in [`poll`](super::poll): both are one eventfd.
 pub(crate) fn wake_channel() -> io::Result<(WakeEnd, Option<WakeEnd>)> {
     // SAFETY: a plain call; the descriptor it returns belongs to nobody else.

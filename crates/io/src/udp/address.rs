@@ -16,6 +16,15 @@ pub struct LinkAddress {
     pub interface: Interface,
 }
 
+/// What tells switches and this machine's queues how urgent a datagram is.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub struct Mark {
+    /// Differentiated services code point, 0 to 63.
+    pub dscp: u8,
+    /// SO_PRIORITY, 0 to 6: the queue it waits in here, and through `egress-qos-map` the priority of a VLAN.
+    pub priority: u8,
+}
+
 /// How the sockets of a link are set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SocketOptions {
@@ -28,8 +37,8 @@ pub struct SocketOptions {
     pub send_buffer_bytes: usize,
     /// Whether programs on this machine hear what is sent. Without effect on the loopback interface.
     pub loopback: bool,
-    /// Differentiated services code point of everything sent, 0 to 63.
-    pub dscp: u8,
+    /// How datagrams of each lane are marked, by its number; what is of no lane, as those of the first. Empty marks none.
+    pub marks: Vec<Mark>,
     /// Whether to use GSO and GRO where the kernel and the device have them.
     pub offload: bool,
     /// The port a unicast link listens on and sends from; `None` is the peer's own. A multicast
@@ -45,7 +54,7 @@ impl Default for SocketOptions {
             // More than a cable's queue holds would be dropped there instead of waiting here.
             send_buffer_bytes: 256 << 10,
             loopback: true,
-            dscp: 0,
+            marks: Vec::new(),
             offload: true,
             listen_port: None,
         }

@@ -23,7 +23,7 @@ use {
     plain::{receive_batch, refuses_to_cut, send_segmented},
 };
 
-pub use address::{LinkAddress, SocketOptions};
+pub use address::{LinkAddress, Mark, SocketOptions};
 pub use receive::{ReceiveBuffers, Run, RunMut};
 pub use sockets::{RUN_BYTES_MAX, RUN_DATAGRAMS_MAX, Ready, Sockets, Which};
 pub use waker::Waker;

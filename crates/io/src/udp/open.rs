@@ -3,11 +3,11 @@
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 
-use socket2::{Domain, InterfaceIndexOrAddress, Protocol, Socket, Type};
+use socket2::{Domain, InterfaceIndexOrAddress, Protocol, SockRef, Socket, Type};
 
 #[cfg(target_os = "linux")]
 use super::own_filter;
-use super::{LinkAddress, SocketOptions};
+use super::{LinkAddress, Mark, SocketOptions};
 use crate::interfaces::{self, Interface, InterfaceInfo};
 #[cfg(target_os = "linux")]
 use crate::sys;
@@ -23,8 +23,18 @@ pub(super) struct Opened {
 }
 
 pub(super) fn open(address: &LinkAddress, options: &SocketOptions) -> io::Result<Opened> {
-    if options.dscp > 63 {
-        return Err(invalid(format!("dscp is {}, and must be 0 to 63", options.dscp)));
+    for Mark { dscp, priority } in &options.marks {
+        if *dscp > 63 || *priority > 6 {
+            let given = format!("a mark has DSCP {dscp} and priority {priority}");
+            return Err(invalid(format!("{given}, and they must be 0 to 63 and 0 to 6")));
+        }
+    }
+    #[cfg(windows)]
+    if !options.marks.is_empty() {
+        // It takes the call and marks nothing: the administrator's policy does.
+        return Err(invalid(
+            "Windows lets no program mark datagrams: make a QoS policy, and leave mark out".into(),
+        ));
     }
     let LinkAddress { group, interface } = address;
     if group.ip().is_multicast() {
@@ -206,7 +216,6 @@ fn new_socket(address: &SocketAddr, options: &SocketOptions) -> io::Result<Socke
     if address.is_ipv6() {
         socket.set_only_v6(true)?;
     }
-    set_dscp(&socket, address, options.dscp)?;
     set_buffers(&socket, options)?;
     // Without it nobody knows how long a datagram lay unread.
     #[cfg(target_os = "linux")]
@@ -219,24 +228,20 @@ fn new_socket(address: &SocketAddr, options: &SocketOptions) -> io::Result<Socke
     Ok(socket)
 }
 
-#[cfg(not(windows))]
-fn set_dscp(socket: &Socket, address: &SocketAddr, dscp: u8) -> io::Result<()> {
-    if address.is_ipv6() {
-        socket.set_tclass_v6(u32::from(dscp) << 2)
+/// Marks what a socket sends from now on.
+pub(super) fn set_mark(socket: SockRef<'_>, is_ipv6: bool, mark: Mark) -> io::Result<()> {
+    #[cfg(not(windows))]
+    if is_ipv6 {
+        socket.set_tclass_v6(u32::from(mark.dscp) << 2)?;
     } else {
-        socket.set_tos_v4(u32::from(dscp) << 2)
+        socket.set_tos_v4(u32::from(mark.dscp) << 2)?;
     }
-}
-
-/// Windows takes the call and marks nothing: the administrator's policy does.
-#[cfg(windows)]
-fn set_dscp(_: &Socket, _: &SocketAddr, dscp: u8) -> io::Result<()> {
-    if dscp == 0 {
-        return Ok(());
-    }
-    Err(invalid(format!(
-        "dscp is {dscp}, and Windows lets no program choose it: make a QoS policy, and leave dscp at 0"
-    )))
+    // The order matters: IP_TOS sets a priority of its own.
+    #[cfg(target_os = "linux")]
+    sys::linux::set_option(&*socket, libc::SOL_SOCKET, libc::SO_PRIORITY, mark.priority.into())?;
+    #[cfg(windows)]
+    let _ = (socket, is_ipv6, mark);
+    Ok(())
 }
 
 /// Asks for more than the system's limit first, which root may have, and then for what anybody may.

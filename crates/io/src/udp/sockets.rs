@@ -11,7 +11,8 @@ use socket2::SockRef;
 
 use super::route_news::RouteNews;
 use super::{
-    LinkAddress, ReceiveBuffers, SocketOptions, Waker, open, receive_batch, refuses_to_cut, send_segmented,
+    LinkAddress, Mark, ReceiveBuffers, SocketOptions, Waker, open, receive_batch, refuses_to_cut,
+    send_segmented,
 };
 use crate::interfaces::{self, Interface, InterfaceInfo, Standing};
 use crate::sys;
@@ -59,7 +60,13 @@ pub struct Sockets {
     changed: AtomicBool,
     /// Runs of datagrams this large or larger are sent one by one: the kernel refused to cut them.
     uncut_from_bytes: AtomicUsize,
+    /// How datagrams of each lane are marked, and the lane that the next ones are of, or [`UNMARKED`].
+    marks: Vec<Mark>,
+    marked: AtomicUsize,
 }
+
+/// No lane has this number.
+const UNMARKED: usize = usize::MAX;
 
 impl Sockets {
     /// Opens the sockets and joins the group if it is one; the error says what was tried.
@@ -96,6 +103,8 @@ impl Sockets {
             news,
             changed: AtomicBool::new(false),
             uncut_from_bytes: AtomicUsize::new(if options.offload { usize::MAX } else { 0 }),
+            marks: options.marks.clone(),
+            marked: AtomicUsize::new(UNMARKED),
         })
     }
 
@@ -112,6 +121,8 @@ impl Sockets {
             news: None,
             changed: AtomicBool::new(false),
             uncut_from_bytes: AtomicUsize::new(if options.offload { usize::MAX } else { 0 }),
+            marks: options.marks.clone(),
+            marked: AtomicUsize::new(UNMARKED),
         })
     }
 
@@ -145,6 +156,20 @@ impl Sockets {
     /// Whether runs of datagrams of this size go to the kernel in one piece.
     pub fn cuts_runs_of(&self, datagram_bytes: usize) -> bool {
         datagram_bytes < self.uncut_from_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Marks what is sent from now on as datagrams of a lane, or as what is of none.
+    #[inline]
+    pub fn mark(&self, lane: Option<usize>) -> io::Result<()> {
+        if self.marks.is_empty() {
+            return Ok(());
+        }
+        let lane = lane.filter(|&lane| lane < self.marks.len()).unwrap_or(0);
+        let before = self.marked.swap(lane, Ordering::Relaxed);
+        if self.marks.get(before) == Some(&self.marks[lane]) {
+            return Ok(());
+        }
+        open::set_mark(SockRef::from(self.sending()), self.destination.is_ipv6(), self.marks[lane])
     }
 
     /// Sends a run: `bytes` as datagrams of `segment_bytes`, of which the last may be shorter.

@@ -277,13 +277,27 @@ fn waiting_ends_when_the_time_is_over_and_says_what_is_ready() {
 
 #[test]
 fn options_reach_the_sockets() {
-    let options =
-        SocketOptions { dscp: 46, ttl: 3, receive_buffer_bytes: 300_000, ..SocketOptions::default() };
+    let options = SocketOptions { ttl: 3, receive_buffer_bytes: 300_000, ..SocketOptions::default() };
     let sockets = Sockets::open(&on_loopback(GROUP_V4, free_port()), &options).unwrap();
     let own = SockRef::from(sockets.sending());
-    assert_eq!((own.tos_v4().unwrap(), own.multicast_ttl_v4().unwrap()), (46 << 2, 3));
+    assert_eq!(own.multicast_ttl_v4().unwrap(), 3);
     assert!(sockets.receive_buffer_bytes(Which::Group).unwrap() >= 300_000);
     assert_eq!(sockets.interface().unwrap().name, "lo");
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn each_lane_has_its_mark_and_what_is_of_none_has_the_first() {
+    let marks = [(46, 6), (34, 4), (0, 0)].map(|(dscp, priority)| Mark { dscp, priority });
+    let options = SocketOptions { marks: marks.into(), ..SocketOptions::default() };
+    let sockets = Sockets::open(&on_loopback(GROUP_V4, free_port()), &options).unwrap();
+    let own = SockRef::from(sockets.sending());
+    for (lane, mark) in [(Some(1), 1), (Some(1), 1), (None, 0), (Some(2), 2), (Some(9), 0), (Some(0), 0)] {
+        sockets.mark(lane).unwrap();
+        let priority = crate::sys::linux::get_option(&*own, libc::SOL_SOCKET, libc::SO_PRIORITY).unwrap();
+        assert_eq!(own.tos_v4().unwrap(), u32::from(marks[mark].dscp) << 2, "of {lane:?}");
+        assert_eq!(priority, i32::from(marks[mark].priority), "of {lane:?}");
+    }
 }
 
 #[test]
@@ -294,8 +308,9 @@ fn errors_say_what_was_asked_and_what_would_do() {
     let error = said(Sockets::open(&nowhere, &options));
     assert!(error.contains("no interface \"nowhere0\"") && error.contains("lo (127.0.0.1"), "{error}");
     let address = on_loopback(GROUP_V4, free_port());
-    let error = said(Sockets::open(&address, &SocketOptions { dscp: 64, ..options }));
-    assert!(error.contains("dscp is 64, and must be 0 to 63"), "{error}");
+    let marks = vec![Mark { dscp: 64, priority: 0 }];
+    let error = said(Sockets::open(&address, &SocketOptions { marks, ..options }));
+    assert!(error.contains("DSCP 64 and priority 0, and they must be 0 to 63 and 0 to 6"), "{error}");
     let sockets = open(&address);
     let error = sockets.send_run(address.group, &numbered(65 * 100), 100).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidInput);

@@ -1,5 +1,6 @@
 //! Looks whether the interface of a link is still there: when the system says that something changed, and now and then.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use shoal_norm::Time;
@@ -18,7 +19,7 @@ pub enum Sight {
     /// It is gone, and nothing goes out or comes in: why.
     Down(String),
     /// It is there again, or another one is in its place: the sockets to go on with.
-    Up(Sockets),
+    Up(Arc<Sockets>),
 }
 
 /// One link's look-out.
@@ -62,7 +63,7 @@ impl Watch {
         match sockets.reopen(&interface) {
             Ok(sockets) => {
                 self.is_down = false;
-                Some(Sight::Up(sockets))
+                Some(Sight::Up(Arc::new(sockets)))
             }
             Err(error) => self.note_down(error.to_string()),
         }

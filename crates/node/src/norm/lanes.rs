@@ -6,10 +6,13 @@
 //! | 1, 2, 3 | messages of the classes high, normal and low |
 //! | 4 | messages on reserved topics, such as answers to requests |
 //!
+//! What nodes tell each other goes first, then reserved topics. The classes share the rest 16:4:1: a message of a higher class
+//! overtakes those that wait in a lower one, and no class stops another.
+//!
 //! A reader that falls behind makes the lanes wait that feed it. Answers have a lane of their own, so that
 //! whoever waits for one gets it, though everything else of the same sender waits.
 
-use shoal_norm::{ObjectId, StreamOptions};
+use shoal_norm::{ObjectId, Share, StreamOptions};
 use shoal_wire::{PriorityClass, is_reserved};
 
 /// The stream that carries what nodes tell each other.
@@ -53,12 +56,28 @@ impl Lane {
         }
     }
 
-    /// Lanes with a smaller one go first.
-    fn precedence(self) -> u8 {
+    /// Its precedence, and its weight among lanes of the same.
+    fn rank(self) -> (u8, u16) {
         match self {
             // Somebody waits for it.
-            Lane::Reserved => 1,
-            Lane::Class(_) => self.number() as u8 + 1,
+            Lane::Reserved => (1, 1),
+            Lane::Class(PriorityClass::High) => (2, 16),
+            Lane::Class(PriorityClass::Normal) => (2, 4),
+            Lane::Class(PriorityClass::Low) => (2, 1),
+        }
+    }
+
+    /// What a lane with this number may send of what all lanes send.
+    pub fn share(number: usize) -> Share {
+        let lane = Lane::ALL.into_iter().find(|lane| lane.number() == number);
+        lane.map_or_else(Share::default, |lane| Share::new(lane.rank().0, lane.rank().1))
+    }
+
+    /// The class whose mark a lane's datagrams carry: what other lanes wait for is urgent.
+    pub fn class(number: usize) -> PriorityClass {
+        match Lane::ALL.into_iter().find(|lane| lane.number() == number) {
+            Some(Lane::Class(class)) => class,
+            Some(Lane::Reserved) | None => PriorityClass::High,
         }
     }
 }
@@ -70,7 +89,8 @@ pub fn lane_streams(window_bytes: usize, cache_bytes: usize) -> Vec<StreamOption
         vec![StreamOptions { cache_bytes: CONTROL_CACHE_BYTES, quiet: true, ..Default::default() }];
     for lane in Lane::ALL {
         lanes.push(StreamOptions {
-            precedence: lane.precedence(),
+            precedence: lane.rank().0,
+            weight: lane.rank().1,
             window_bytes: Some(window_bytes),
             cache_bytes,
             ..Default::default()

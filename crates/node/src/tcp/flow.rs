@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use shoal_norm::Time;
+use shoal_norm::{Share, Time};
 
 use super::greeting::Position;
 use crate::hub::SourceId;
@@ -32,14 +32,16 @@ pub(super) struct Outflow {
     window: u64,
     /// A flush waits until all before this is acknowledged.
     pub awaited: Option<u64>,
+    /// Its part of what the session sends.
+    pub share: Share,
     /// Whether the hub was told that nothing can be sent.
     pub blocked: bool,
     spares: Vec<Vec<u8>>,
 }
 
 impl Outflow {
-    pub fn new(window: usize) -> Outflow {
-        Outflow { window: window as u64, ..Outflow::default() }
+    pub fn new(window: usize, share: Share) -> Outflow {
+        Outflow { window: window as u64, share, ..Outflow::default() }
     }
 
     /// Keeps no more than this that is not acknowledged, from now on.
@@ -251,7 +253,7 @@ mod tests {
     const DELAY: Duration = Duration::from_millis(20);
 
     fn out(chunks: &[usize], limit: u64) -> Outflow {
-        let mut out = Outflow { limit, ..Outflow::new(1000) };
+        let mut out = Outflow { limit, ..Outflow::new(1000, Share::default()) };
         let mut next = 0u8;
         for &length in chunks {
             out.add((0..length).map(|at| next.wrapping_add(at as u8)).collect());

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use shoal_norm::Time;
+use shoal_norm::{Time, next_to_send};
 use shoal_wire::{Goodbye, frame};
 
 use super::block::{self, BLOCK_BYTES_MAX, kind};
 use super::connection::{Connection, Stage};
-use super::flow::Inflow;
+use super::flow::{Inflow, Outflow};
 use super::links::{Line, TcpLinks};
 use super::news::{ConnectionId, Over};
 use super::session::Session;
@@ -15,8 +15,6 @@ use crate::interest::Announcer;
 
 /// More is put together for a connection while less than this is to be written.
 const FILL_BYTES: usize = 128 << 10;
-/// Lanes by precedence: answers first, because somebody waits for them.
-const PRECEDENCE: [usize; 4] = [4, 1, 2, 3];
 
 impl TcpLinks {
     /// The connections that may have something to write. One that has more than its socket takes says so again when there is room
@@ -117,12 +115,14 @@ impl TcpLinks {
             block::write(kind::PING, &(now.as_nanos() / 1000).to_be_bytes(), connection.out());
         }
         loop {
-            for lane in PRECEDENCE {
-                let Some(flow) = session.out.get_mut(lane - 1) else { continue };
-                while flow.has_sendable() && connection.unwritten().len() < FILL_BYTES {
-                    let bytes = flow.send(BLOCK_BYTES_MAX);
-                    block::write(kind::LANE + lane as u8, bytes, connection.out());
-                }
+            while connection.unwritten().len() < FILL_BYTES
+                && let Some(place) = next_flow(session)
+            {
+                let flow = &mut session.out[place];
+                let bytes = flow.send(BLOCK_BYTES_MAX);
+                block::write(kind::LANE + place as u8 + 1, bytes, connection.out());
+                let length = bytes.len();
+                flow.share.charge(length);
             }
             if !taken || connection.unwritten().len() >= FILL_BYTES {
                 break;
@@ -147,6 +147,11 @@ impl TcpLinks {
             connection.begin_ending(now);
         }
     }
+}
+
+/// The place of the lane that goes next.
+fn next_flow(session: &mut Session) -> Option<usize> {
+    next_to_send(&mut session.out, BLOCK_BYTES_MAX, |flow| &mut flow.share, Outflow::has_sendable)
 }
 
 /// Says what we want, if that changed. Whatever was published after we wanted it was not said yet: somebody may answer it, and

@@ -10,6 +10,7 @@ use super::greeting::Position;
 use super::meter::Meter;
 use crate::hub::{Departure, Fed, HubEvent, Lost, Port, Source, SourceNews, Told, Traffic};
 use crate::interest::{AnnouncedInterest, Applied, InterestBounds};
+use crate::norm::Lane;
 
 /// What was read is acknowledged after so long at the latest.
 const ACK_DELAY: Duration = Duration::from_millis(20);
@@ -81,7 +82,7 @@ impl Session {
         });
         Session {
             into: into.collect(),
-            out: (1..lanes).map(|_| Outflow::new(window)).collect(),
+            out: (1..lanes).map(|lane| Outflow::new(window, Lane::share(lane))).collect(),
             port,
             publisher,
             node,

@@ -1,5 +1,6 @@
 //! One lane on its way out: a stream of frames that is cut into datagrams.
 
+use shoal_norm::Share;
 use shoal_wire::frame::frame_bytes;
 
 use super::datagram::Content;
@@ -7,6 +8,8 @@ use super::datagram::Content;
 /// What of a lane waits to be sent.
 #[derive(Debug, Default)]
 pub(super) struct OutLane {
+    /// Its part of what the link sends.
+    pub share: Share,
     /// Taken from the hub.
     pub bytes: Vec<u8>,
     /// How many of them were sent.
@@ -18,6 +21,10 @@ pub(super) struct OutLane {
 }
 
 impl OutLane {
+    pub fn new(share: Share) -> OutLane {
+        OutLane { share, ..OutLane::default() }
+    }
+
     /// Whether everything that was taken was sent.
     pub fn is_empty(&self) -> bool {
         self.at >= self.bytes.len()

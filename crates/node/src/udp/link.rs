@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use shoal_norm::Time;
+use shoal_norm::{Time, next_to_send};
 use shoal_wire::{Announce, WIRE_VERSION};
 
 use super::datagram::{self, Content, DATA_HEADER_BYTES, Misread, Sender};
@@ -15,6 +15,7 @@ use super::lane::OutLane;
 use super::peer::{Outcome, Peer};
 use crate::hub::{Departure, HubEvent, Port};
 use crate::interest::{Announcer, Applied};
+use crate::norm::Lane;
 
 /// What we want is announced no more often than this.
 const ANNOUNCE_MIN: Duration = Duration::from_millis(100);
@@ -124,6 +125,8 @@ pub struct Transmit<'a> {
     pub bytes: &'a [u8],
     /// The size of each.
     pub segment_bytes: usize,
+    /// The lane whose data they carry, if they carry any.
+    pub lane: Option<usize>,
 }
 
 /// A best-effort link.
@@ -153,7 +156,7 @@ impl UdpLink {
     pub fn new(port: Port, config: UdpConfig) -> UdpLink {
         // Nobody's interest is known for certain, so everything is sent.
         port.set_open(true);
-        let lanes = (0..port.lanes()).map(|_| OutLane::default()).collect();
+        let lanes = (0..port.lanes()).map(|lane| OutLane::new(Lane::share(lane))).collect();
         UdpLink {
             port,
             config,
@@ -441,45 +444,44 @@ impl UdpLink {
 
     /// The next datagrams to send.
     pub fn poll_transmit(&mut self, now: Time) -> Option<Transmit<'_>> {
-        let (to, segment_bytes) = match self.words.pop_front() {
+        let (to, segment_bytes, lane) = match self.words.pop_front() {
             Some((to, bytes)) => {
                 self.run = bytes;
-                (to, self.run.len())
+                (to, self.run.len(), None)
             }
-            None if self.fill(now) => (To::All, self.config.datagram_bytes),
-            None => return None,
+            None => (To::All, self.config.datagram_bytes, Some(self.fill(now)?)),
         };
         let times = if to == To::All { self.destinations().count() as u64 } else { 1 };
         self.counters.datagrams_sent += times * self.run.len().div_ceil(segment_bytes) as u64;
         self.counters.bytes_sent += times * self.run.len() as u64;
-        Some(Transmit { to, bytes: &self.run, segment_bytes })
+        Some(Transmit { to, bytes: &self.run, segment_bytes, lane })
     }
 
-    /// Puts data together, as much as goes in one run.
-    fn fill(&mut self, now: Time) -> bool {
+    /// Puts data together, as much as goes in one run. Returns the lane that it is of.
+    fn fill(&mut self, now: Time) -> Option<usize> {
         if now < self.send_at {
-            return false;
+            return None;
         }
         self.run.clear();
         let (sender, most) = (self.sender(), self.config.datagram_bytes);
         let UdpLink { lanes, run, port, .. } = self;
-        for lane in LANES_IN_ORDER {
-            let Some(out) = lanes.get_mut(lane) else { continue };
+        // The control lane carries nothing here.
+        for (lane, out) in lanes.iter_mut().enumerate().skip(1) {
             while out.is_empty() && port.take(lane, out.emptied()) {}
-            // Only the last of a run may be shorter than the others.
-            while !out.is_empty()
-                && run.len() % most == 0
-                && (run.is_empty() || run.len() + most <= RUN_BYTES_MAX)
-                && run.len() / most < RUN_DATAGRAMS_MAX
-            {
-                out.cut(lane, most - DATA_HEADER_BYTES, |content| datagram::write(&sender, content, run));
-            }
-            if !run.is_empty() {
-                self.pace(now);
-                return true;
-            }
         }
-        false
+        let lane = next_to_send(lanes, RUN_BYTES_MAX, |out| &mut out.share, |out| !out.is_empty())?;
+        let out = &mut lanes[lane];
+        // Only the last of a run may be shorter than the others.
+        while !out.is_empty()
+            && run.len() % most == 0
+            && (run.is_empty() || run.len() + most <= RUN_BYTES_MAX)
+            && run.len() / most < RUN_DATAGRAMS_MAX
+        {
+            out.cut(lane, most - DATA_HEADER_BYTES, |content| datagram::write(&sender, content, run));
+        }
+        out.share.charge(run.len());
+        self.pace(now);
+        Some(lane)
     }
 
     /// Notes when the next run may follow.
@@ -503,6 +505,3 @@ impl UdpLink {
         peers.fold(self.announce_at.min(paced).min(self.aside_at), Time::min)
     }
 }
-
-/// Reserved topics first, then the priority classes.
-const LANES_IN_ORDER: [usize; 4] = [4, 1, 2, 3];

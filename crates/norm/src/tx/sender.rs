@@ -161,7 +161,7 @@ impl Sender {
         stream.acks.set_indispensable(&self.indispensable);
         stream.acks.set_bystanders(&self.bystanders);
         stream.set_paced(self.control.is_pacing());
-        let at = self.streams.partition_point(|other| other.precedence <= options.precedence);
+        let at = self.streams.partition_point(|other| other.data_share.precedence <= options.precedence);
         self.streams.insert(at, stream);
         Ok(object)
     }

@@ -17,6 +17,7 @@ use super::run::Segmented;
 use super::template::Template;
 use super::window::SendWindow;
 use crate::layout::Layout;
+use crate::share::Share;
 use crate::time::Time;
 use crate::wire::command::Position;
 use crate::wire::{SEGMENT_HEADER_BYTES, SegmentHeader};
@@ -40,7 +41,9 @@ pub enum StreamState {
 #[derive(Debug)]
 pub struct TxStream {
     pub object: ObjectId,
-    pub precedence: u8,
+    /// Its part of new data, and of repairs.
+    pub data_share: Share,
+    pub repair_share: Share,
     pub info: Vec<u8>,
     pub owed: Owed,
     pub order: SendOrder,
@@ -87,7 +90,8 @@ impl TxStream {
         let layout = Layout::endless(config.fec_id, &cache.fti);
         TxStream {
             object,
-            precedence: options.precedence,
+            data_share: Share::new(options.precedence, options.weight),
+            repair_share: Share::new(options.precedence, options.weight),
             owed: Owed::new(config, &options.info),
             info: options.info.clone(),
             order: SendOrder::of_stream(config, layout),

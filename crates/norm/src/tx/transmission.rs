@@ -3,21 +3,23 @@
 //! What goes first: requests for acknowledgement, the goodbye, probes, refusals to repair, NORM_INFO,
 //! then repairs and new data in turn, and announcements when there is nothing else. Repairs and new
 //! data take turns so that neither a receiver that asks for everything nor a fast writer can starve
-//! the other.
+//! the other. Streams share each of the two by precedence and weight (`share`).
 
 use std::collections::VecDeque;
 
 use super::run::{Run, RunLimit, Segmented};
 use super::sender::Sender;
 use super::stream::TxStream;
+use crate::ObjectId;
 use crate::auth;
 use crate::event::Event;
+use crate::share::next_to_send;
 use crate::stats::Stats;
 use crate::time::Time;
 
 /// What to hand out: decided first, borrowed afterwards.
 enum Plan {
-    Scratch { datagram_bytes: usize },
+    Scratch { datagram_bytes: usize, stream: Option<ObjectId> },
     Run { stream: usize, first: u64, count: usize },
 }
 
@@ -31,20 +33,27 @@ macro_rules! run {
 }
 
 impl Sender {
-    /// The next datagrams to the group: bytes side by side, and how long each is (the last may be shorter).
-    pub fn poll_transmit(&mut self, now: Time, stats: &mut Stats) -> Option<(&mut [u8], usize)> {
+    /// The next datagrams to the group: bytes side by side, how long each is (the last may be shorter), and the stream
+    /// that they are of.
+    pub fn poll_transmit(
+        &mut self,
+        now: Time,
+        stats: &mut Stats,
+    ) -> Option<(&mut [u8], usize, Option<ObjectId>)> {
         self.grtt.set_packet_interval(self.pacer.time_for(self.config.segment_bytes.into()));
         self.header.grtt = self.grtt.quantized;
         let plan = self.plan(now, stats)?;
-        let (bytes, datagram_bytes) = match plan {
-            Plan::Scratch { datagram_bytes } => (&mut self.scratch[..], datagram_bytes),
+        let (bytes, datagram_bytes, stream) = match plan {
+            Plan::Scratch { datagram_bytes, stream } => (&mut self.scratch[..], datagram_bytes, stream),
             Plan::Run { stream, first, count } => {
-                self.streams[stream].cache.stamp_run(first, count, &mut self.header)
+                let stream = &mut self.streams[stream];
+                let (bytes, datagram_bytes) = stream.cache.stamp_run(first, count, &mut self.header);
+                (bytes, datagram_bytes, Some(stream.object))
             }
         };
         stats.bytes_sent += bytes.len() as u64;
         stats.datagrams_sent += bytes.len().div_ceil(datagram_bytes) as u64;
-        Some((bytes, datagram_bytes))
+        Some((bytes, datagram_bytes, stream))
     }
 
     fn plan(&mut self, now: Time, stats: &mut Stats) -> Option<Plan> {
@@ -67,7 +76,7 @@ impl Sender {
                 self.pacer.sent_command(now, self.scratch.len());
                 return Some(plan);
             }
-            let data_waits = self.next_data().is_some() || self.objects.has_output();
+            let data_waits = self.has_data() || self.objects.has_output();
             if !(self.repairs_had_turn && data_waits)
                 && let Some(plan) = self.plan_repairs(now, stats)
             {
@@ -76,7 +85,7 @@ impl Sender {
             }
             self.repairs_had_turn = false;
             // Streams and objects take turns as long as both have something to send.
-            if !(self.objects_had_turn && self.next_data().is_some())
+            if !(self.objects_had_turn && self.has_data())
                 && let Some(plan) = self.plan_objects(now, stats)
             {
                 self.objects_had_turn = true;
@@ -86,7 +95,7 @@ impl Sender {
             if let Some(plan) = self.plan_data(now, stats) {
                 return Some(plan);
             }
-        } else if self.next_data().is_some() || self.objects.has_output() || self.has_repairs() {
+        } else if self.has_data() || self.objects.has_output() || self.has_repairs() {
             self.pacer.hold(now);
         }
         if self.plan_announcement(now) {
@@ -103,7 +112,7 @@ impl Sender {
     fn plan_message(&mut self) -> Plan {
         auth::reserve(&mut self.scratch, auth::extension_bytes(&self.config.auth));
         self.header.sequence = self.header.sequence.wrapping_add(1);
-        Plan::Scratch { datagram_bytes: self.scratch.len() }
+        Plan::Scratch { datagram_bytes: self.scratch.len(), stream: None }
     }
 
     fn plan_info(&mut self) -> bool {
@@ -124,15 +133,24 @@ impl Sender {
         }
     }
 
-    /// Gathers repairs: of the first stream that has any, or of objects.
+    /// Bytes that a stream of weight 1 sends in a round: a run, which slow rates make short.
+    fn quantum(&self) -> usize {
+        self.run_limit().bytes_max.max(self.config.segment_bytes.into())
+    }
+
+    /// Gathers repairs: of a stream that owes any, or of objects.
     fn plan_repairs(&mut self, now: Time, stats: &mut Stats) -> Option<Plan> {
         if !self.gate.open_if_due(now) {
             return None;
         }
         self.follow_control(now, stats);
         let (grtt, robust_factor) = (self.grtt.advertised(), self.config.robust_factor);
+        let quantum = self.quantum();
+        let owes = |stream: &TxStream| stream.owed.has_repairs();
+        let next = next_to_send(&mut self.streams, quantum, |stream| &mut stream.repair_share, owes);
         let mut run = run!(self);
-        if let Some(stream) = self.streams.iter_mut().find(|stream| stream.owed.has_repairs()) {
+        if let Some(index) = next {
+            let stream = &mut self.streams[index];
             run.add_repairs(stream, now, |stream, step| stream.on_repaired(step, now, grtt, robust_factor));
         } else {
             self.objects.add_repairs(now, &mut run);
@@ -144,7 +162,12 @@ impl Sender {
             }
         }
         let datagram_bytes = run.finish(true, stats);
-        self.plan_run(now, datagram_bytes, stats)
+        let stream = next.map(|index| {
+            let stream = &mut self.streams[index];
+            stream.repair_share.charge(self.scratch.len());
+            stream.object
+        });
+        self.plan_run(now, datagram_bytes, stream, stats)
     }
 
     /// Gathers new segments of objects.
@@ -158,17 +181,23 @@ impl Sender {
         self.objects.on_sent(now, self.grtt.advertised());
         self.last_data_at = now;
         self.follow_control(now, stats);
-        self.plan_run(now, datagram_bytes, stats)
+        self.plan_run(now, datagram_bytes, None, stats)
     }
 
-    /// Sends what was gathered, if that is anything.
-    fn plan_run(&mut self, now: Time, datagram_bytes: usize, stats: &mut Stats) -> Option<Plan> {
+    /// Sends what was gathered of a stream or of objects, if that is anything.
+    fn plan_run(
+        &mut self,
+        now: Time,
+        datagram_bytes: usize,
+        stream: Option<ObjectId>,
+        stats: &mut Stats,
+    ) -> Option<Plan> {
         if self.scratch.is_empty() {
             return None;
         }
         let bytes = self.scratch.len();
         self.pacer.sent(now, bytes, bytes.div_ceil(datagram_bytes), stats);
-        Some(Plan::Scratch { datagram_bytes })
+        Some(Plan::Scratch { datagram_bytes, stream })
     }
 
     /// Something is sent: the rate may change.
@@ -182,14 +211,15 @@ impl Sender {
         self.has_repairs() || !self.is_sent()
     }
 
-    fn next_data(&self) -> Option<usize> {
-        self.streams.iter().position(TxStream::has_output)
+    fn has_data(&self) -> bool {
+        self.streams.iter().any(TxStream::has_output)
     }
 
     /// Sends new segments of a stream as they lie in its cache, side by side; what goes out in another order, and
     /// unasked parity, is copied.
     fn plan_data(&mut self, now: Time, stats: &mut Stats) -> Option<Plan> {
-        let index = self.next_data()?;
+        let (quantum, wants) = (self.quantum(), TxStream::has_output);
+        let index = next_to_send(&mut self.streams, quantum, |stream| &mut stream.data_share, wants)?;
         self.last_data_at = now;
         self.follow_control(now, stats);
         let (limit, grtt, robust_factor) =
@@ -207,6 +237,7 @@ impl Sender {
             stats.segments_sent += count as u64;
             stream.order.ran(count as u64);
             stream.on_sent(count, now, grtt, robust_factor);
+            stream.data_share.charge(bytes);
             self.pacer.sent(now, bytes, count, stats);
             return Some(Plan::Run { stream: index, first, count });
         }
@@ -223,7 +254,10 @@ impl Sender {
             }
         }
         let datagram_bytes = run.finish(false, stats);
-        self.plan_run(now, datagram_bytes, stats)
+        let stream = &mut self.streams[index];
+        stream.data_share.charge(self.scratch.len());
+        let object = stream.object;
+        self.plan_run(now, datagram_bytes, Some(object), stats)
     }
 
     /// When to poll again if nothing else happens.

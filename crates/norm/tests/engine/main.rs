@@ -17,6 +17,7 @@ mod repair_cache;
 mod rest;
 mod restart;
 mod room;
+mod shares;
 mod timing;
 mod watermark;
 mod wrap;

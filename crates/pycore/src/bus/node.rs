@@ -32,11 +32,14 @@ use super::topic_cache::TopicCache;
 use crate::bell::Bell;
 use crate::convert::{argument, duration, linger, text_argument};
 use crate::errors;
-use crate::link_options::{address, check_cache, keys_of, link_options};
+use crate::link_options::{ClassMarks, address, check_cache, keys_of, lane_marks, link_options};
 use crate::norm::stats_to_python;
 use crate::selector::{CorrelationFilter, Selector};
 
 static DOMAINS: Domains = Domains::new();
+
+/// What `udp` is: see [`Node::new`].
+type UdpTuple = (bool, usize, Option<f64>, usize, usize, u32, Option<ClassMarks>);
 
 /// How long to wait before looking whether the user wants to interrupt.
 pub const SIGNAL_CHECK: Duration = Duration::from_millis(100);
@@ -107,8 +110,8 @@ impl Node {
 impl Node {
     /// A node on a NORM link; with `inproc` a name, in this process alone; with `tcp`, which is the domain's name, how long
     /// a link waits for another connection and how many peers there may be, one without links; with `udp`, which is whether it
-    /// listens, bytes of a datagram, a rate, how many peers there may be, what to ask the kernel for and the multicast TTL, one without
-    /// repair.
+    /// listens, bytes of a datagram, a rate, how many peers there may be, what to ask the kernel for, the multicast TTL and
+    /// the marks of classes, one without repair.
     #[new]
     #[pyo3(signature = (
         node, *, inproc = None, tcp = None, udp = None, domain = 0, group = "239.192.74.1", port = 7474, interface = "auto", seed = 0,
@@ -122,7 +125,7 @@ impl Node {
         node: NodeId,
         inproc: Option<&str>,
         tcp: Option<(String, f64, usize)>,
-        udp: Option<(bool, usize, Option<f64>, usize, usize, u32)>,
+        udp: Option<UdpTuple>,
         domain: u64,
         group: &str,
         port: u16,
@@ -152,7 +155,9 @@ impl Node {
         let patience = duration("patience_s", patience_s)?;
         let birth = Birth::now();
         let publisher = if router { fresh_router() } else { fresh_publisher() };
-        let bus = if let Some((listens, datagram_bytes, rate, peers_max, receive_buffer_bytes, ttl)) = udp {
+        let bus = if let Some((listens, datagram_bytes, rate, peers_max, receive_buffer_bytes, ttl, marks)) =
+            udp
+        {
             let place = address(group, port, interface)?;
             let way = if listens { Way::Whoever(peers_max) } else { Way::To(place.group) };
             let link = UdpConfig {
@@ -175,6 +180,7 @@ impl Node {
                 open,
                 receive_buffer_bytes,
                 multicast_ttl: ttl,
+                marks: lane_marks(marks.as_deref())?,
                 link,
             };
             detached(py, || Bus::open_udp(options)).map_err(errors::link)?

@@ -163,7 +163,7 @@ fn run(shared: &LinkCore) -> Result<(), String> {
             None => {}
             Some(Sight::Down(why)) => shared.engine().go_down(&why),
             Some(Sight::Up(anew)) => {
-                sockets = Arc::new(anew);
+                sockets = anew;
                 shared.go_on_with(&sockets);
                 continue;
             }
