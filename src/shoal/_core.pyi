@@ -786,6 +786,10 @@ class Log:
         """The highest number that is stored of a publisher's chain; 0 if none is."""
     def chain_owner(self, publisher: int, chain: int) -> int:
         """A hash of what the publisher of a chain alone knows; 0 if the chain has no owner."""
+    def grants(self, reader: str) -> list[tuple[int, int, int]]:
+        """What consumers of a reader were granted and is not done: first offset, end offset, lease."""
+    def deliveries(self, reader: str) -> list[tuple[int, int, int]]:
+        """How often messages that are not done were given out: first offset, end offset, count."""
     def readers(self, prefix: str) -> list[tuple[str, int, int, tuple[int, int], tuple[int, int], int]]:
         """Readers whose name begins so.
 
@@ -1024,6 +1028,14 @@ class Turn:
         """A reader is done with these runs, each from the first up to before the second."""
     def delivered(self, reader: str, first: int, end: int, count: int, due_us: int) -> None:
         """Messages from an offset up to before another were given out, and are not again before a time."""
+    def granted(self, reader: str, first: int, end: int, lease: int) -> None:
+        """Messages from an offset up to before another are granted to a consumer, under a lease."""
+    def grant_rows(self, reader: str, first: int, end: int, lease: int) -> None:
+        """A consumer gets rows of this turn, from one up to before another, as soon as they are durable."""
+    def revoked(self, reader: str, first: int, end: int) -> None:
+        """Messages from an offset up to before another are granted to no consumer."""
+    def lease_over(self, reader: str, lease: int) -> None:
+        """A consumer has nothing any more that it was granted under a lease."""
     def forget(self, reader: str) -> None:
         """Nothing is known of a reader any more."""
     def put(self, key: str, value: bytes | None, *, with_rows: bool = False) -> None:
@@ -1042,7 +1054,7 @@ class Turn:
     def is_empty(self) -> bool: ...
     @property
     def may_wait(self) -> bool:
-        """Whether it has nothing but what readers are done with: it need not be durable at once."""
+        """Whether it has nothing but what readers are done with or granted, and need not be durable now."""
     @property
     def rows(self) -> int:
         """How many rows it has."""
@@ -1063,22 +1075,25 @@ class Backlog:
         unless: Sequence[int] = (),
         window: int = ...,
         by_priority: bool = True,
-        perhaps_below: int = 0,
     ) -> None: ...
     def attach(self, consumer: int, selector: Selector | None = None) -> None:
         """A consumer begins, perhaps with a selector of its own."""
     def detach(self, consumer: int, unseen: Sequence[tuple[int, int]], now_us: int) -> list[tuple[int, int]]:
         """A consumer ends: offset and deliveries of what it had and has seen."""
-    def abandon(self, consumer: int, now_us: int) -> list[tuple[int, int]]:
-        """A consumer is gone without a word: offset and known hand-overs of what it had."""
+    def abandon(self, consumer: int, lease: int, now_us: int) -> list[tuple[int, int]]:
+        """A consumer is gone without a word: offset and hand-overs of what it said that it handed over."""
     def hand_over(self, consumer: int, runs: Sequence[tuple[int, int]]) -> None:
         """A consumer handed what it has of these runs to its program."""
     def transfer(
         self, source: int, target: int, runs: Sequence[tuple[int, int]]
     ) -> tuple[list[tuple[int, int]], int, int]:
         """Take what a consumer has of these runs out of its hold, for a commit: runs, messages, bytes."""
-    def absolve(self) -> None:
-        """No program received messages from an earlier life of the store, but for those that are counted."""
+    def granted(self, lease: int) -> list[tuple[int, int]]:
+        """What a consumer that is absent was granted under a lease, as runs with both ends included."""
+    def absolve(self, lease: int) -> None:
+        """A consumer that was absent said what it handed over: the rest was not, under its lease."""
+    def presume(self, first: int, end: int) -> list[tuple[int, int]]:
+        """Programs may have received messages of a range: runs of those not known as delivered."""
     def delivery_of(self, offset: int) -> int:
         """Which hand-over of a message comes next; 0 if it may have been handed over before."""
     def leave_out(self, publisher: int) -> None:
@@ -1091,11 +1106,17 @@ class Backlog:
         """Messages that are not done, their bytes, and how many lie behind the window; reads all of them."""
     def take(
         self, consumer: int, now_us: int, messages_max: int, bytes_max: int
-    ) -> tuple[list[tuple[int, bytes, list[tuple[int, int]], list[tuple[int, int]], int, int]], bool]:
+    ) -> tuple[
+        list[
+            tuple[int, bytes, list[tuple[int, int]], list[tuple[int, int]], int, int, list[tuple[int, int]]]
+        ],
+        bool,
+    ]:
         """Give a consumer messages, and say whether there is more to look at.
 
         Each batch: offset of the first, rows, (offset, deliveries) where that is not once, (offset,
-        microseconds) where a message has a time to live, messages, bytes.
+        microseconds) where a message has a time to live, messages, bytes, and runs of what is granted, each
+        from an offset up to before another.
         """
     def take_these(self, consumer: int, runs: Sequence[tuple[int, int]], now_us: int) -> int:
         """Give a consumer these runs of offsets, as far as it may have them; how many."""

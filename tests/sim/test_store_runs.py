@@ -2,7 +2,7 @@
 
 import pytest
 
-from shoal.testing.store_history import History, check
+from shoal.testing.store_history import History, Marks, check
 from shoal.testing.store_run import StoreRun
 
 
@@ -114,3 +114,32 @@ def test_the_checker_notices_two_transactions_with_one_input() -> None:
         history.delivered("orders", 4 + number, f"1-{number}", False, ("w", 1))
     with pytest.raises(AssertionError, match="both are done"):
         check(history)
+
+
+def test_a_mark_that_no_hand_over_and_no_grant_explains_is_found() -> None:
+    marks = Marks()
+    with pytest.raises(AssertionError, match="no program can have it"):
+        marks.given("orders", 3, "a/1", 0)
+    marks = Marks()
+    marks.given("orders", 3, "a/1", 1)
+    marks.given("orders", 3, "b/1", 0)
+    marks.heard_of |= {"a/1", "b/1"}
+    marks.given("orders", 3, "c/1", 0)
+    assert marks.needless == 2, "the first mark was right when it was made"
+
+
+def test_a_mark_of_what_a_consumer_reported_as_not_handed_over_is_found() -> None:
+    marks = Marks()
+    marks.given("orders", 3, "a/1", 1)
+    marks.heard_of.add("a/1")
+    with pytest.raises(AssertionError, match="no program can have it"):
+        marks.given("orders", 3, "b/1", 0)
+
+
+def test_a_count_that_nobody_counted_is_found() -> None:
+    marks = Marks()
+    marks.given("orders", 3, "a/1", 1)
+    marks.received["orders", 3] += 1
+    marks.given("orders", 3, "b/1", 2)
+    with pytest.raises(AssertionError, match="as delivery 3"):
+        marks.given("orders", 3, "c/1", 3)

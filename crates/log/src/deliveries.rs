@@ -1,8 +1,9 @@
-//! How often messages of a reader were given out, as runs: what it costs depends on how often the count changes from one
-//! message to the next, not on how many messages there are.
+//! What holds for ranges of offsets, as runs: what it costs depends on how often it changes from one message to the next, not
+//! on how many messages there are.
 //!
-//! A run may lie over offsets of other readers' messages, and over messages that are done: nothing asks for those. So the
-//! messages of one queue make one run, whatever was stored between them.
+//! A reader has two of them: how often messages were given out, and which consumer was granted them last. A run may lie over
+//! offsets of other readers' messages, and over messages that are done: nothing asks for those. So the messages of one queue
+//! make one run, whatever was stored between them.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -17,49 +18,73 @@ pub struct Delivery {
 }
 
 /// The deliveries of one reader's messages that are not done.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Deliveries {
-    /// The end of each run and what holds for it, by its start. Two that touch differ.
-    runs: BTreeMap<u64, (u64, Delivery)>,
+pub type Deliveries = RunMap<Delivery>;
+
+/// Which lease one reader's messages were granted under last, of those that are not done.
+pub type Grants = RunMap<u64>;
+
+/// Values of ranges of offsets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunMap<V> {
+    /// The end of each run and its value, by its start. Two that touch differ.
+    runs: BTreeMap<u64, (u64, V)>,
 }
 
-impl Deliveries {
+impl<V> Default for RunMap<V> {
+    fn default() -> RunMap<V> {
+        RunMap { runs: BTreeMap::new() }
+    }
+}
+
+impl<V: Copy + PartialEq> RunMap<V> {
     /// How many runs there are.
     pub fn runs(&self) -> usize {
         self.runs.len()
     }
 
     /// The runs, in order.
-    pub fn iter(&self) -> impl Iterator<Item = (Range<u64>, Delivery)> + '_ {
-        self.runs.iter().map(|(&start, &(end, delivery))| (start..end, delivery))
+    pub fn iter(&self) -> impl Iterator<Item = (Range<u64>, V)> + '_ {
+        self.runs.iter().map(|(&start, &(end, value))| (start..end, value))
     }
 
-    /// What is known of a message.
-    pub fn get(&self, offset: u64) -> Option<Delivery> {
-        let (_, (end, delivery)) = self.runs.range(..=offset).next_back()?;
-        (offset < *end).then_some(*delivery)
+    /// What holds for a message.
+    pub fn get(&self, offset: u64) -> Option<V> {
+        let (_, (end, value)) = self.runs.range(..=offset).next_back()?;
+        (offset < *end).then_some(*value)
+    }
+
+    /// What of a range something holds for, in order.
+    pub fn within(&self, range: Range<u64>) -> impl Iterator<Item = (Range<u64>, V)> + '_ {
+        let before = self.runs.range(..range.start).next_back().into_iter();
+        let cut = move |(&start, &(end, value)): (&u64, &(u64, V))| {
+            (start.max(range.start)..end.min(range.end), value)
+        };
+        before
+            .chain(self.runs.range(range.start..range.end.max(range.start)))
+            .map(cut)
+            .filter(|run| !run.0.is_empty())
     }
 
     /// This holds for a range now.
-    pub fn set(&mut self, range: Range<u64>, delivery: Delivery) {
+    pub fn set(&mut self, range: Range<u64>, value: V) {
         if range.is_empty() {
             return;
         }
         self.remove(range.clone());
         let Range { mut start, mut end } = range;
-        if let Some((&before, &(_, _))) =
-            self.runs.range(..start).next_back().filter(|(_, run)| **run == (start, delivery))
+        if let Some((&before, _)) =
+            self.runs.range(..start).next_back().filter(|(_, run)| **run == (start, value))
         {
             start = before;
         }
-        if let Some(&(last, _)) = self.runs.get(&end).filter(|run| run.1 == delivery) {
+        if let Some(&(last, _)) = self.runs.get(&end).filter(|run| run.1 == value) {
             self.runs.remove(&end);
             end = last;
         }
-        self.runs.insert(start, (end, delivery));
+        self.runs.insert(start, (end, value));
     }
 
-    /// Nothing is known of a range any more.
+    /// Nothing holds for a range any more.
     pub fn remove(&mut self, range: Range<u64>) {
         if range.is_empty() || self.runs.is_empty() {
             return;
@@ -67,27 +92,28 @@ impl Deliveries {
         if let Some((_, run)) = self.runs.range_mut(..range.start).next_back()
             && run.0 > range.start
         {
-            let (end, delivery) = *run;
+            let (end, value) = *run;
             run.0 = range.start;
-            self.runs.insert(range.start, (end, delivery));
+            self.runs.insert(range.start, (end, value));
         }
-        while let Some((&start, &(end, delivery))) = self.runs.range(range.clone()).next() {
+        while let Some((&start, &(end, value))) = self.runs.range(range.clone()).next() {
             self.runs.remove(&start);
             if end > range.end {
-                self.runs.insert(range.end, (end, delivery));
+                self.runs.insert(range.end, (end, value));
             }
         }
     }
 
-    /// Makes one run of the older half of them: a program may have received those messages, and how often is forgotten.
-    pub fn halve(&mut self) {
+    /// A value holds for nothing any more.
+    pub fn remove_value(&mut self, value: V) {
+        self.runs.retain(|_, run| run.1 != value);
+    }
+
+    /// From the first of them to the end of the older half; none if there are fewer than two.
+    pub fn older_half(&self) -> Option<Range<u64>> {
         let older = self.runs.len().div_ceil(2).max(2);
-        let (Some((&start, _)), Some((_, &(end, _)))) =
-            (self.runs.first_key_value(), self.runs.iter().nth(older - 1))
-        else {
-            return;
-        };
-        self.set(start..end, Delivery::default());
+        let (first, last) = (self.runs.first_key_value()?, self.runs.iter().nth(older - 1)?);
+        Some(*first.0..last.1.0)
     }
 }
 
@@ -114,6 +140,12 @@ mod tests {
                 for offset in 0..60 {
                     assert_eq!(deliveries.get(offset), plain.get(&offset).copied(), "seed {seed}");
                 }
+                let within: BTreeMap<_, _> = deliveries
+                    .within(7..23)
+                    .flat_map(|(run, delivery)| run.map(move |offset| (offset, delivery)))
+                    .collect();
+                let plainly = plain.range(7..23).map(|(offset, delivery)| (*offset, *delivery)).collect();
+                assert_eq!(within, plainly, "seed {seed}");
                 let runs: Vec<_> = deliveries.iter().collect();
                 let differ =
                     |two: &[(Range<u64>, Delivery)]| two[0].0.end < two[1].0.start || two[0].1 != two[1].1;
@@ -128,12 +160,27 @@ mod tests {
         for offset in 0..9 {
             deliveries.set(offset * 3..offset * 3 + 1, Delivery { count: 1 + offset as u32, due_us: 0 });
         }
-        deliveries.halve();
+        let halve = |deliveries: &mut Deliveries| {
+            if let Some(range) = deliveries.older_half() {
+                deliveries.set(range, Delivery::default());
+            }
+        };
+        halve(&mut deliveries);
         assert_eq!(deliveries.runs(), 5);
         assert!((0..9).all(|offset| deliveries.get(offset * 3).is_some()));
         assert_eq!(deliveries.get(12), Some(Delivery::default()));
         assert_eq!(deliveries.get(15), Some(Delivery { count: 6, due_us: 0 }));
-        (0..8).for_each(|_| deliveries.halve());
+        (0..8).for_each(|_| halve(&mut deliveries));
         assert_eq!(deliveries.runs(), 1);
+    }
+
+    #[test]
+    fn a_value_can_be_taken_out_wherever_it_is() {
+        let mut grants = Grants::default();
+        for offset in 0..9 {
+            grants.set(offset..offset + 1, offset % 3);
+        }
+        grants.remove_value(1);
+        assert!((0..9).all(|offset| grants.get(offset) == (offset % 3 != 1).then_some(offset % 3)));
     }
 }

@@ -54,7 +54,7 @@ pub use backlog::{Backlog, BacklogOptions, Counts, Facts, Finished, GROUP_BUCKET
 pub use cache::Cache;
 pub use chains::{CHAINS_MAX, Chain, Chains};
 pub use cursor::{Cursor, GapRow, Query, Snapshot};
-pub use deliveries::{Deliveries, Delivery};
+pub use deliveries::{Deliveries, Delivery, Grants, RunMap};
 pub use disk::Disk;
 pub use error::LogError;
 pub use filter::{FILTER_TOPICS_MAX, Filter};

@@ -1,12 +1,12 @@
-//! What readers with a name, queues and subscriptions, have behind them: which offsets they are done with, and which
-//! messages were given out before. Everything else of a reader is made from this and from the log.
+//! What readers with a name, queues and subscriptions, have behind them: which offsets they are done with, which messages
+//! were given out before, and which were granted to whom. Everything else of a reader is made from this and from the log.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 
 use shoal_norm::Runs;
 
-use crate::deliveries::{Deliveries, Delivery};
+use crate::deliveries::{Deliveries, Delivery, Grants};
 use crate::state::Change;
 
 /// One reader.
@@ -16,6 +16,8 @@ pub struct Reader {
     pub done: Runs,
     /// How often messages that are not done were given out, and when again at the earliest.
     pub delivered: Deliveries,
+    /// Under which lease a consumer was granted messages that are not done: its program may have received them.
+    pub granted: Grants,
     /// Messages and bytes that came.
     pub came: (u64, u64),
     /// Messages and bytes that are done.
@@ -33,13 +35,31 @@ impl Reader {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Readers {
     readers: BTreeMap<String, Reader>,
-    /// Bytes of all deliveries in a checkpoint.
+    /// Bytes of all deliveries and grants in a checkpoint.
     delivered_bytes: usize,
 }
 
-/// Bytes of a run of deliveries in a checkpoint.
+/// Bytes of a run of deliveries or grants in a checkpoint, at the most.
 fn delivery_bytes(name: &str) -> usize {
     name.len() + 31
+}
+
+impl Reader {
+    /// How many runs of deliveries and grants there are.
+    fn delivery_runs(&self) -> usize {
+        self.delivered.runs() + self.granted.runs()
+    }
+
+    /// Forgets who was granted the older half, or else how often the older half was given out: a program may have received
+    /// those messages.
+    fn halve(&mut self) {
+        if let Some(older) = self.granted.older_half() {
+            self.granted.remove(older.clone());
+            self.delivered.set(older, Delivery::default());
+        } else if let Some(older) = self.delivered.older_half() {
+            self.delivered.set(older, Delivery::default());
+        }
+    }
 }
 
 impl Readers {
@@ -63,7 +83,12 @@ impl Readers {
             reader.done.insert(first..end);
         }
         reader.gone = (reader.gone.0 + messages, reader.gone.1 + bytes);
-        self.deliver(name, |delivered| runs.iter().for_each(|&(first, end)| delivered.remove(first..end)));
+        self.deliver(name, |reader| {
+            for &(first, end) in runs {
+                reader.delivered.remove(first..end);
+                reader.granted.remove(first..end);
+            }
+        });
     }
 
     pub(crate) fn came(&mut self, name: &str, messages: u64, bytes: u64) {
@@ -72,31 +97,43 @@ impl Readers {
     }
 
     pub(crate) fn delivered(&mut self, name: &str, range: Range<u64>, delivery: Delivery) {
-        self.deliver(name, |delivered| delivered.set(range, delivery));
+        self.deliver(name, |reader| reader.delivered.set(range, delivery));
     }
 
-    fn deliver(&mut self, name: &str, change: impl FnOnce(&mut Deliveries)) {
-        let delivered = &mut self.reader(name).delivered;
-        let before = delivered.runs();
-        change(delivered);
-        let after = delivered.runs();
+    pub(crate) fn granted(&mut self, name: &str, range: Range<u64>, lease: u64) {
+        self.deliver(name, |reader| reader.granted.set(range, lease));
+    }
+
+    pub(crate) fn revoked(&mut self, name: &str, range: Range<u64>) {
+        self.deliver(name, |reader| reader.granted.remove(range));
+    }
+
+    pub(crate) fn lease_over(&mut self, name: &str, lease: u64) {
+        self.deliver(name, |reader| reader.granted.remove_value(lease));
+    }
+
+    fn deliver(&mut self, name: &str, change: impl FnOnce(&mut Reader)) {
+        let reader = self.reader(name);
+        let before = reader.delivery_runs();
+        change(reader);
+        let after = reader.delivery_runs();
         self.delivered_bytes =
             self.delivered_bytes + after * delivery_bytes(name) - before * delivery_bytes(name);
     }
 
     pub(crate) fn forget(&mut self, name: &str) {
-        self.deliver(name, |delivered| *delivered = Deliveries::default());
+        self.deliver(name, |reader| *reader = Reader::default());
         self.readers.remove(name);
     }
 
-    /// While deliveries take more, the reader whose take the most forgets the counts of the older half.
+    /// While deliveries and grants take more, the reader whose take the most forgets about the older half.
     pub(crate) fn bound_deliveries(&mut self, bytes_max: usize) {
         while self.delivered_bytes > bytes_max {
-            let bytes = |(name, reader): &(&String, &Reader)| reader.delivered.runs() * delivery_bytes(name);
-            let most =
-                self.readers.iter().max_by_key(bytes).filter(|(_, reader)| reader.delivered.runs() > 1);
-            let Some(name) = most.map(|(name, _)| name.clone()) else { return };
-            self.deliver(&name, Deliveries::halve);
+            let bytes = |(name, reader): &(&String, &Reader)| reader.delivery_runs() * delivery_bytes(name);
+            let most = self.readers.iter().max_by_key(bytes);
+            let Some(name) = most.filter(|(_, reader)| reader.delivery_runs() > 2) else { return };
+            let name = name.0.clone();
+            self.deliver(&name, Reader::halve);
         }
     }
 
@@ -110,7 +147,11 @@ impl Readers {
                 .delivered
                 .iter()
                 .map(|(run, delivery)| Change::Delivered(name.clone(), run.start, run.end, delivery));
-            [came, done].into_iter().chain(delivered)
+            let granted = reader
+                .granted
+                .iter()
+                .map(|(run, lease)| Change::Granted(name.clone(), run.start, run.end, lease));
+            [came, done].into_iter().chain(delivered).chain(granted)
         })
     }
 

@@ -24,6 +24,9 @@
 //!  17  chain, as earlier versions wrote it: u64 publisher, u32 chain, u64 number, u64 stored, u8 whether it is kept for ever
 //!  18  delivered before: text reader, u64 first offset, u64 end offset, u32 how often, u64 not again before
 //!  19  chain: as 17, then u64 owner
+//!  20  granted: text reader, u64 first offset, u64 end offset, u64 lease
+//!  21  no longer granted: text reader, u64 first offset, u64 end offset
+//!  22  lease is over: text reader, u64 lease
 //! ```
 //! A text is a u16 length and UTF-8, a blob a u32 length and bytes.
 
@@ -114,6 +117,12 @@ pub enum Change {
     Came(String, u64, u64),
     /// Messages between two offsets were given to a reader's consumers before.
     Delivered(String, u64, u64, Delivery),
+    /// Messages between two offsets are granted to a reader's consumer, under a lease.
+    Granted(String, u64, u64, u64),
+    /// Messages between two offsets are granted to no consumer of a reader.
+    Revoked(String, u64, u64),
+    /// A consumer of a reader has nothing any more that it was granted under a lease.
+    LeaseOver(String, u64),
     /// Nothing is known of a reader any more.
     ForgetReader(String),
     /// How far a publisher's own chain is stored.
@@ -211,6 +220,25 @@ impl Change {
                 out.extend_from_slice(&delivery.count.to_le_bytes());
                 out.extend_from_slice(&delivery.due_us.to_le_bytes());
             }
+            Change::Granted(reader, first, end, lease) => {
+                out.push(20);
+                write_text(out, reader);
+                for number in [first, end, lease] {
+                    out.extend_from_slice(&number.to_le_bytes());
+                }
+            }
+            Change::Revoked(reader, first, end) => {
+                out.push(21);
+                write_text(out, reader);
+                for number in [first, end] {
+                    out.extend_from_slice(&number.to_le_bytes());
+                }
+            }
+            Change::LeaseOver(reader, lease) => {
+                out.push(22);
+                write_text(out, reader);
+                out.extend_from_slice(&lease.to_le_bytes());
+            }
             Change::ForgetReader(reader) => {
                 out.push(16);
                 write_text(out, reader);
@@ -285,6 +313,12 @@ impl Change {
                 let delivery = Delivery { count: reader.u32()?, due_us: reader.u64()? };
                 Change::Delivered(name, first, end, delivery)
             }
+            20 => {
+                let name = reader.text()?.to_owned();
+                Change::Granted(name, reader.u64()?, reader.u64()?, reader.u64()?)
+            }
+            21 => Change::Revoked(reader.text()?.to_owned(), reader.u64()?, reader.u64()?),
+            22 => Change::LeaseOver(reader.text()?.to_owned(), reader.u64()?),
             _ => return None,
         })
     }
@@ -307,6 +341,9 @@ impl Change {
             Change::Done(text, ..)
             | Change::Came(text, ..)
             | Change::Delivered(text, ..)
+            | Change::Granted(text, ..)
+            | Change::Revoked(text, ..)
+            | Change::LeaseOver(text, _)
             | Change::ForgetReader(text) => ("reader", text),
             Change::Publish(..)
             | Change::Published(_)
@@ -425,6 +462,9 @@ impl State {
             Change::Delivered(reader, first, end, delivery) => {
                 self.readers.delivered(&reader, first..end, delivery);
             }
+            Change::Granted(reader, first, end, lease) => self.readers.granted(&reader, first..end, lease),
+            Change::Revoked(reader, first, end) => self.readers.revoked(&reader, first..end),
+            Change::LeaseOver(reader, lease) => self.readers.lease_over(&reader, lease),
             Change::ForgetReader(reader) => self.readers.forget(&reader),
             Change::Chain(publisher, chain, reached) => self.chains.raise(publisher, chain, reached),
         }
@@ -588,6 +628,11 @@ mod tests {
             Change::Came("queue/a".into(), 9, 900),
             Change::Delivered("queue/a".into(), 10, 15, Delivery { count: 2, due_us: 77 }),
             Change::Delivered("queue/a".into(), 15, 16, Delivery { count: 1, due_us: 0 }),
+            Change::Granted("queue/a".into(), 2, 30, 5),
+            Change::Granted("queue/a".into(), 10, 12, 6),
+            Change::Granted("queue/a".into(), 40, 42, 7),
+            Change::Revoked("queue/a".into(), 20, 22),
+            Change::LeaseOver("queue/a".into(), 7),
             Change::Done("queue/a".into(), 2, 200, vec![(0, 4), (6, 8), (12, 13)]),
             Change::Done("queue/b".into(), 1, 100, vec![(0, 1)]),
             Change::ForgetReader("queue/b".into()),
@@ -633,6 +678,25 @@ mod tests {
         assert!(bytes.len() < 2500, "{}", bytes.len());
         state.apply(Change::ForgetReader("queue/a".into()));
         assert_eq!(state, State::default(), "nothing is counted any more");
+    }
+
+    #[test]
+    fn grants_that_are_forgotten_leave_marks() {
+        let mut state = State::default();
+        for offset in 0..1000 {
+            state.apply(Change::Granted("queue/a".into(), 2 * offset, 2 * offset + 1, 1 + offset % 3));
+            state.bound_deliveries(2000);
+        }
+        let reader = state.readers().get("queue/a").unwrap().clone();
+        let is_known =
+            |offset| reader.delivered.get(offset).is_some() || reader.granted.get(offset).is_some();
+        assert!((0..1000).all(|offset| is_known(2 * offset)));
+        let mut bytes = Vec::new();
+        state.checkpoint().iter().for_each(|change| change.write(&mut bytes));
+        assert!(bytes.len() < 2500, "{}", bytes.len());
+        state.apply(Change::Done("queue/a".into(), 1000, 0, vec![(0, 2000)]));
+        let reader = state.readers().get("queue/a").unwrap();
+        assert_eq!((reader.granted.runs(), reader.delivered.runs()), (0, 0));
     }
 
     #[test]

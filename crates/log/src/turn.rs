@@ -119,6 +119,8 @@ pub struct Turn {
     rows: RowsWriter,
     /// Runs of rows that the store publishes: the first, and how many.
     publish: Vec<(u32, u32)>,
+    /// Runs of rows that a reader's consumer gets as soon as they are durable: the first, the one after the last, its lease.
+    grants: Vec<(String, u32, u32, u64)>,
 }
 
 /// Where a turn came to lie.
@@ -189,11 +191,17 @@ impl Turn {
         }
     }
 
+    /// A reader's consumer gets these rows as soon as they are durable, under a lease.
+    pub fn grant(&mut self, reader: String, first: u32, end: u32, lease: u64) {
+        self.grants.push((reader, first, end, lease));
+    }
+
     /// There was no room for the rows: what belongs to them goes, too.
     pub fn drop_rows(&mut self) {
         self.changes.retain(|(_, is_bound)| !is_bound);
         self.rows.clear();
         self.publish.clear();
+        self.grants.clear();
     }
 
     /// Whether there is nothing to make durable.
@@ -201,10 +209,14 @@ impl Turn {
         self.changes.is_empty() && self.rows.is_empty()
     }
 
-    /// Whether it has nothing but what readers are done with. If that is lost, those messages come again, marked.
+    /// Whether it has nothing but what readers are done with, or were granted. If that is lost, those messages come again,
+    /// marked; deliveries wait for their grants by themselves.
     pub fn may_wait(&self) -> bool {
-        let is_done = |change: &(Change, bool)| matches!(change, (Change::Done(..), false));
-        self.rows.is_empty() && self.changes.iter().all(is_done)
+        let may = |change: &(Change, bool)| {
+            let is_late = matches!(change.0, Change::Done(..) | Change::Granted(..) | Change::Revoked(..));
+            is_late && !change.1
+        };
+        self.rows.is_empty() && self.changes.iter().all(may)
     }
 
     /// The messages.
@@ -217,7 +229,10 @@ impl Turn {
             let from = first + u64::from(from);
             Change::Publish(from, from + u64::from(count))
         });
-        self.changes.iter().map(|(change, _)| change.clone()).chain(published).collect()
+        let granted = self.grants.iter().map(|(reader, from, to, lease)| {
+            Change::Granted(reader.clone(), first + u64::from(*from), first + u64::from(*to), *lease)
+        });
+        self.changes.iter().map(|(change, _)| change.clone()).chain(published).chain(granted).collect()
     }
 }
 
@@ -305,7 +320,9 @@ mod tests {
         turn.change(Change::Came("a".into(), 1, 1));
         turn.change_with_rows(Change::Came("b".into(), 1, 1));
         turn.push_rows(rows(&[1, 2, 4, 5]).bytes(), 0, Some(b"_queue/"));
-        assert_eq!(turn.all_changes(10)[2..], [Change::Publish(11, 13)], "queues are not published");
+        turn.grant("a".into(), 1, 3, 9);
+        let granted = Change::Granted("a".into(), 11, 13, 9);
+        assert_eq!(turn.all_changes(10)[2..], [Change::Publish(11, 13), granted], "queues are not published");
         turn.drop_rows();
         assert_eq!(turn.all_changes(0), [Change::Came("a".into(), 1, 1)]);
         assert!(!turn.is_empty() && turn.rows().is_empty());

@@ -100,10 +100,11 @@ class Inbox:
         self._acks: list[int] = []
         self._acks_together = max(ACKS_TOGETHER, min((prefetch or 0) // 4, ACKS_TOGETHER_MAX))
         #: What was acknowledged because a reader finished it, and what was acknowledged or given back because
-        #: the program said so; and both before requests whose answers say that it is durable.
+        #: the program said so, with which delivery it was; and both before requests whose answers say that it
+        #: is durable.
         self._said: list[int] = []
-        self._told: list[int] = []
-        self._unconfirmed: deque[tuple[int, list[int], list[int]]] = deque()
+        self._told: dict[int, int] = {}
+        self._unconfirmed: deque[tuple[int, list[int], dict[int, int]]] = deque()
         #: What was handed over and the store was not told of; whether that is to be said at once.
         self._handed: list[int] = []
         self._is_handed_due = self._is_ack_due = False
@@ -369,8 +370,10 @@ class Inbox:
         own = list(offsets)
         for offset in own:
             # One that is not persistent is delivered once at the most, though the store may not hear of this.
-            is_persistent = offset in self._held and self._held[offset].persistent
-            (self._told if is_persistent else self._said).append(offset)
+            if offset in self._held and self._held[offset].persistent:
+                self._told[offset] = self._counts.get(offset, 1)
+            else:
+                self._said.append(offset)
         self.give_up(own)
         finished, self._acks = self._acks, []
         self._said += finished
@@ -388,9 +391,9 @@ class Inbox:
 
     def release(self, offsets: list[int], delay_s: float | None, *, seen: bool = True) -> Request:
         """Give messages back."""
-        self.give_up(offsets)
         if seen:
-            self._told += offsets
+            self._told.update((offset, self._counts.get(offset, 1)) for offset in offsets)
+        self.give_up(offsets)
         request: Request = {"op": "release", "lease": self.lease, "offsets": runs_of(offsets), "seen": seen}
         if delay_s is not None:
             request["delay_s"] = delay_s
@@ -398,8 +401,8 @@ class Inbox:
 
     def put_back(self, offset: int, group: str, delay_s: float | None) -> bool:
         """Give a message of a group back as soon as nothing more comes: whether to ask for a pause."""
+        self._told[offset] = self._counts.get(offset, 1)
         self.give_up([offset])
-        self._told.append(offset)
         self._returns.append((offset, delay_s))
         self._returned_groups.add(group)
         return len(self._returns) == 1
@@ -484,18 +487,22 @@ class Inbox:
     def _report(self) -> Request:
         """What the program did under the last lease. What is not persistent is delivered once at the most."""
         finished = [*self._acks, *self._said, *(at for _, some, _ in self._unconfirmed for at in some)]
-        handed = [*self._told, *(at for _, _, some in self._unconfirmed for at in some)]
+        # Which delivery of each the program was handed last: what is only ready was not.
+        handed = {at: count for _, _, some in self._unconfirmed for at, count in some.items()} | self._told
         for offset, message in self._held.items():
-            (handed if message.persistent else finished).append(offset)
-        counts = {offset: self._counts[offset] for offset in handed if offset in self._counts}
+            if message.persistent:
+                handed[offset] = self._counts.get(offset, 1)
+            else:
+                finished.append(offset)
+        counts = {offset: count for offset, count in handed.items() if count != 1}
         store, incarnation = self._origin
-        finished, handed = runs_of(finished), runs_of(handed)
+        done, had = runs_of(finished), runs_of(handed)
         report: Request = {"store": store, "incarnation": incarnation, "lease": self._last_lease}
         # All in one request: what is beyond comes again, marked.
         most = min(RUNS_MAX, self.numbers_fit // 6 * 2)
-        report |= {"finished": finished[:most], "handed": handed[:most]}
+        report |= {"finished": done[:most], "handed": had[:most]}
         report["counts"] = dict(list(counts.items())[: most // 2])
-        return report | ({"cut": True} if max(len(finished), len(handed), 2 * len(counts)) > most else {})
+        return report | ({"cut": True} if max(len(done), len(had), 2 * len(counts)) > most else {})
 
     def fail(self, error: StoreError) -> None:
         """Nothing more will come."""
@@ -575,7 +582,7 @@ class Inbox:
         """A request with this number follows what was acknowledged so far; its answer confirms all of it."""
         if self._said or self._told:
             self._unconfirmed.append((number, self._said, self._told))
-            self._said, self._told = [], []
+            self._said, self._told = [], {}
 
     def confirm(self, number: int) -> None:
         """The request with this number was answered."""

@@ -49,6 +49,9 @@ class Core:
         self.touched: set[str] = set()
         #: Messages and bytes that the turn under way adds to queues and subscriptions, by their keys.
         self.adding: dict[str, tuple[int, int]] = {}
+        #: Rows of the turn under way with messages for readers that consumers wait for, by the readers' keys:
+        #: the first, the one after the last, and how many of them are the reader's.
+        self.coming: dict[str, tuple[int, int, int]] = {}
         #: Messages and bytes that room was taken for, and that come into the log past the machine, likewise.
         self.expected: dict[str, tuple[int, int]] = {}
         #: The last lease that a consumer was given. Leases of an earlier run are lower.
@@ -84,6 +87,11 @@ class Core:
         """This turn has messages for a queue or a subscription, which the log does not have yet."""
         before = self.adding.get(key, (0, 0))
         self.adding[key] = (before[0] + messages, before[1] + size)
+
+    def come(self, key: str, first: int, end: int, messages: int) -> None:
+        """This turn has messages for a reader among these rows."""
+        start, _, before = self.coming.get(key, (first, first, 0))
+        self.coming[key] = (start, end, before + messages)
 
     def expect(self, key: str, messages: int, size: int) -> None:
         """Room is taken for messages that come past the machine; less than none gives it back."""

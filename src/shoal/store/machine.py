@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from shoal._core import Log
-from shoal.bus.store_protocol import LEASE_S, LEASE_S_MAX, LEASE_S_MIN, VERSION
+from shoal.bus.store_protocol import LEASE_S, LEASE_S_MAX, LEASE_S_MIN, LINK_LEASE_S, VERSION
 from shoal.errors import (
     InvalidTopicError,
     StoreCorruptError,
@@ -98,7 +98,12 @@ class Machine:
         queue_window: int = QUEUE_WINDOW,
         gate: Gate | None = None,
         rules: Rules | None = None,
+        return_s: float = LINK_LEASE_S,
     ) -> None:
+        """A store that starts.
+
+        Consumers of its last life have `return_s` to come back, from the first client on that does.
+        """
         self.log = log_
         self.identity = identity
         #: Asks sessions who they are; none lets everybody in.
@@ -122,6 +127,9 @@ class Machine:
         #: The clock that counts leases, and when it was looked at; by that clock, no lease ends before.
         self._lease_now_s, self._looked_at_s = 0.0, now.mono_s
         self._lapse_at_s = math.inf
+        #: Whether consumers of the store's last life may come back, and until when, once a client does.
+        self._return_s, self._return_until_s = return_s, math.inf
+        self._has_returning = return_s > 0 and self._readers.hold()
         self._tidy_at_s = now.mono_s + HOUSEKEEPING_S
         #: When what was appended and may wait is to be durable.
         self._settle_at_s: float | None = None
@@ -225,6 +233,9 @@ class Machine:
         """Time has passed."""
         self._look(now)
         self._readers.wake()
+        if self._lease_now_s >= self._return_until_s:
+            self._return_until_s = math.inf
+            self._readers.let_go()
         if self._lease_now_s >= self._lapse_at_s:
             self._end_leases()
         if now.mono_s >= self._tidy_at_s:
@@ -360,10 +371,12 @@ class Machine:
         if self._credit.has_changed():
             for session in self._sessions.values():
                 core.say(session.id, {"op": "credit", **self._credit.fields(session)})
+        foreseen = self._readers.foresee()
         may_wait = core.turn.may_wait and not self._is_closing
         if not core.turn.is_empty:
+            first: int | None = None
             try:
-                self.log.append_turn(core.turn)
+                first, _ = self.log.append_turn(core.turn)
             except StoreFailedError:
                 raise
             except StoreFullError as error:
@@ -371,6 +384,8 @@ class Machine:
                 core.turn.drop_rows()
                 if not core.turn.is_empty:
                     self.log.append_turn(core.turn)
+            for reader in foreseen:
+                reader.grants.stored(first)
         core.appended(refused)
         if not core.turn.is_empty:
             # What is done only because the rows were taken, or were not.
@@ -403,7 +418,8 @@ class Machine:
             self._looked_to = end
             self._readers.recorded()
         try:
-            return self._readers.dispatch()
+            # Deliveries may wait for their grants.
+            return self._readers.dispatch() or core.has_held
         except StoreCorruptError as error:
             notices.CORRUPT(why=error).log(log)
             return True
@@ -435,7 +451,8 @@ class Machine:
         """When to call `handle_timeout`, by the clock that never jumps."""
         now = self._core.now
         at = self._tidy_at_s if self._settle_at_s is None else min(self._tidy_at_s, self._settle_at_s)
-        at = min(at, self._looked_at_s + self._lapse_at_s - self._lease_now_s)
+        lapse_at_s = min(self._lapse_at_s, self._return_until_s)
+        at = min(at, self._looked_at_s + lapse_at_s - self._lease_now_s)
         wake_us = self._readers.next_wake_us()
         if wake_us is not None:
             at = min(at, now.mono_s + max(0, wake_us - now.wall_us) / 1e6)
@@ -537,6 +554,8 @@ class Machine:
             self._readers.leave_out(session, publisher)
         session.heard_s = self._lease_now_s
         self._lapse_at_s = min(self._lapse_at_s, session.until_s)
+        if self._has_returning:
+            self._has_returning, self._return_until_s = False, self._lease_now_s + self._return_s
         core.answer(
             session_id,
             n,
@@ -609,7 +628,7 @@ class Machine:
             del self._clients[session.client_id]
         if self._connections.get((session.publisher, session.way)) == session.id:
             del self._connections[session.publisher, session.way]
-        self._receiving.end(session, handed, closing=self._is_closing)
+        self._receiving.end(session, handed)
         self._destinations.end(session)
 
     def _status(self, session: Session, request: Request, n: int) -> None:

@@ -5,15 +5,16 @@ Per message the extension's `Backlog` decides; here are batches, credit and poli
 
 import dataclasses
 import json
-import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from shoal._core import Backlog, Log, Selector, split_rows
 from shoal.bus.store_protocol import BATCH_BYTES_MAX, CLOSED_LEASE_S, QUEUES
 from shoal.config.access import Action
+from shoal.store.consumer import Consumer, Former
 from shoal.store.core import Core
+from shoal.store.grants import ALL, Grants
 from shoal.store.requests import Runs
 
 #: Messages that are ready in memory, at the most.
@@ -21,14 +22,10 @@ QUEUE_WINDOW = 65_536
 SUBSCRIPTION_WINDOW = 4096
 #: Rows that are looked at in one go.
 SCAN_ROWS = 10_000
-#: How far ahead it is noted that messages may have been given out, so that a start of the store knows it.
-GIVEN_AHEAD = 1000
 #: Whoever looks after messages that are on their way to another queue.
 LIMBO = 0
 #: Numbers from here on hold messages for commits. Those of consumers are lower, those of reservations higher.
 COMMITS_FROM = 1 << 61
-#: Every offset.
-ALL = [(0, (1 << 63) - 1)]
 #: A delay is doubled no more often: it is longer than any bound by then.
 DOUBLED_MAX = 60
 #: How long a message stays that could not be moved to the dead-letter queue for want of room.
@@ -41,8 +38,6 @@ MEASURE_AT_ONCE_MAX = 10_000
 
 #: What a delivery has beside its rows, at the most; and for each message that came before, or expires.
 DELIVERY_BYTES, DELIVERY_ENTRY_BYTES = 1024, 40
-
-_OFFSET = struct.Struct("<Q")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,40 +89,6 @@ class Shape:
 
 
 @dataclass(slots=True)
-class Consumer:
-    """One consumer of a reader."""
-
-    number: int
-    session: str
-    #: What its session calls it.
-    own: int
-    lease: int
-    #: Totals that may be delivered.
-    messages: int
-    bytes: int
-    #: Totals that were.
-    given_messages: int = 0
-    given_bytes: int = 0
-    #: Whether its selector has more to look at.
-    more: bool = False
-    #: Bytes of a delivery that its connection takes.
-    bytes_max: int = 1 << 62
-    #: A message that is next is longer: it gets nothing more, and has what it has until its client ends it.
-    is_unfit: bool = False
-
-    @property
-    def taker(self) -> str:
-        """What the log calls it, and what its client calls it when it comes back."""
-        return f"{self.session}/{self.own}"
-
-    @property
-    def is_hungry(self) -> bool:
-        """Whether it may be given something."""
-        has_credit = self.given_messages < self.messages and self.given_bytes < self.bytes
-        return has_credit and not self.is_unfit
-
-
-@dataclass(slots=True)
 class Totals:
     """Messages and bytes that came and are not done."""
 
@@ -135,23 +96,17 @@ class Totals:
     bytes: int = 0
 
 
-@dataclass(frozen=True, kw_only=True)
-class Former:
-    """What a consumer that lost its session reports: what its program finished, and what it was handed."""
+class Delivery(NamedTuple):
+    """Messages for one consumer: which delivery each is that is not the first, and how long it may live."""
 
-    #: The store and its incarnation, which give the offsets a meaning.
-    store: str | None
-    incarnation: str | None
-    #: The lease; 0 if the consumer heard of none, and so was handed nothing.
-    lease: int
-    #: Its sessions since then: in those after the first it was handed nothing.
-    sessions: list[str]
-    finished: Runs
-    handed: Runs
-    #: Which delivery each was that is not the first; 0 if the store did not know.
+    first: int
+    rows: bytes
     counts: dict[int, int]
-    #: There was more than one request holds.
-    is_cut: bool = False
+    lives: dict[int, int]
+
+
+#: Tells a session something.
+Tell = Callable[[str, dict[str, Any]], None]
 
 
 class Reader:
@@ -199,12 +154,6 @@ class Reader:
         self.measured_to = 0
         #: Before this time it is not measured again.
         self._measure_at_s = 0.0
-        found = None if is_new else log.get(f"given/{key}")
-        self.given = _OFFSET.unpack(found)[0] if found else 0
-        #: Consumers of an earlier life of the store that did not say what they handed over.
-        self._absent = set() if is_new else set(json.loads(log.get(f"takers/{key}") or b"[]"))
-        #: Below, they may have handed messages over. What came later they cannot have.
-        perhaps_below = min(self.given, log.end) if self._absent else 0
         is_queue = shape.queue is not None
         self.backlog = Backlog(
             log,
@@ -214,10 +163,8 @@ class Reader:
             unless=publishers,
             window=window if is_queue else min(window, SUBSCRIPTION_WINDOW),
             by_priority=is_queue,
-            perhaps_below=perhaps_below,
         )
-        if self.backlog.pin >= perhaps_below:
-            self._absent.clear()
+        self.grants = Grants(log, key, self.backlog, is_durable=shape.durable, is_new=is_new)
         self.backlog.attach(LIMBO)
         #: When it is due by itself, as far as that was noted.
         self.wakes_at_us: int | None = None
@@ -256,21 +203,10 @@ class Reader:
         if self.shape.durable and runs:
             core.turn.done(self.key, messages, size, runs)
 
-    def note_given(self, core: Core) -> bool:
-        """Note ahead that messages may be given out; false if that has to be durable first."""
-        end = core.log.durable_end
-        if not self.shape.durable or end <= self.given:
-            return True
-        self.given = end + GIVEN_AHEAD
-        core.turn.put(f"given/{self.key}", _OFFSET.pack(self.given))
-        return False
-
     def begin(self, core: Core, start: int) -> None:
         """It is new: what lies before an offset is of no concern to it."""
         if self.shape.durable:
-            self.given = start + GIVEN_AHEAD
             core.turn.put(self.key, self.describe())
-            core.turn.put(f"given/{self.key}", _OFFSET.pack(self.given))
             if start:
                 core.turn.done(self.key, 0, 0, [(0, start)])
 
@@ -278,8 +214,7 @@ class Reader:
         """It goes."""
         if self.shape.durable:
             core.turn.put(self.key, None)
-            core.turn.put(f"given/{self.key}", None)
-            core.turn.put(f"takers/{self.key}", None)
+            self.grants.forget(core)
             core.turn.forget(self.key)
 
     def rest(self, core: Core) -> None:
@@ -294,7 +229,7 @@ class Reader:
         """A consumer begins."""
         self.consumers[consumer.number] = consumer
         self.backlog.attach(consumer.number, selector)
-        self._note_takers(core)
+        self.grants.note_takers(core, self.consumers.values())
 
     def detach(self, core: Core, number: int, handed: Runs) -> None:
         """A consumer ends: what it has goes back, and what its program was handed counts as delivered.
@@ -302,35 +237,37 @@ class Reader:
         The consumer's client says what it handed over, and not what it did not: deliveries may be in flight
         to it that it will never see.
         """
-        if self.consumers.pop(number, None) is None:
+        consumer = self.consumers.pop(number, None)
+        if consumer is None:
             return
         counted = self.backlog.give_back(number, handed, True, 0, core.now.wall_us)
         self.backlog.detach(number, ALL, core.now.wall_us)
+        self.grants.end(core, consumer)
         self._left(core, counted)
 
-    def abandon(self, core: Core, number: int, *, closing: bool) -> None:
+    def abandon(self, core: Core, number: int) -> None:
         """A consumer ends without a word: what it handed over, as far as it said so, counts as delivered.
 
-        The rest may have been delivered. If the store is `closing`, the consumer says so itself when it comes
-        back, and is one of those that are absent until then.
+        The rest may have been delivered. The consumer says so itself if it comes back, and is one of those
+        that are absent until then.
         """
         consumer = self.consumers.pop(number, None)
         if consumer is None:
             return
-        counted = self.backlog.abandon(number, core.now.wall_us)
-        if closing:
-            self._absent.add(consumer.taker)
-            counted = [each for each in counted if each[1]]
+        counted = self.backlog.abandon(number, consumer.lease, core.now.wall_us)
+        self.grants.lose(consumer)
         self._left(core, counted)
 
     def take_over(self, core: Core, number: int, own: int, former: Former) -> None:
         """A consumer begins whose program had another lease, which is over, or was of an earlier life.
 
         What the program finished is done, whoever has it by now. What it was handed counts as delivered,
-        once. When all consumers of the earlier life have said so, no program received the rest. If another
-        consumer has some of it already, that cannot be counted, and the rest stays marked.
+        once, and if another consumer has it already, it stays marked. No program received the rest of what
+        was granted under the other lease.
         """
         backlog, wall_us = self.backlog, core.now.wall_us
+        takers = {f"{session}/{own}" for session in former.sessions}
+        self.grants.let_go(wall_us, takers)
         # Below, all is done, and may be gone from the log.
         pin, end = backlog.pin, core.log.durable_end
         finished, handed = _within(former.finished, pin, end), _within(former.handed, pin, end)
@@ -340,7 +277,7 @@ class Reader:
         for other in self.consumers if ahead else ():
             backlog.take_these(other, ahead, wall_us)
         self.journal(core, backlog.finish([at for first, last in finished for at in range(first, last + 1)]))
-        taken = backlog.take_these(number, handed, wall_us)
+        backlog.take_these(number, handed, wall_us)
         held, _, _ = backlog.weigh(number, handed)
         uncounted = [
             (offset, offset)
@@ -350,26 +287,20 @@ class Reader:
         ]
         self.give_back(core, number, uncounted, seen=True, delay_s=0.0)
         self.give_back(core, number, handed, seen=False, delay_s=0.0)
-        takers = {f"{session}/{own}" for session in former.sessions}
-        is_whole = not former.is_cut and taken == sum(last - first + 1 for first, last in handed)
-        if is_whole and self._absent & takers:
-            self._absent -= takers
-            self._note_takers(core)
-            if not self._absent:
-                backlog.absolve()
+        if not former.is_cut:
+            self.grants.presume(core, handed)
+            self.grants.absolve(core, takers)
+            self.grants.note_takers(core, self.consumers.values())
+
+    def let_go(self, core: Core) -> None:
+        """Consumers of the store's last life had their time to come back: others may have what they had."""
+        self.grants.let_go(core.now.wall_us)
 
     def _left(self, core: Core, counted: list[tuple[int, int]]) -> None:
         self._count(core, counted, 0)
-        self._note_takers(core)
+        self.grants.note_takers(core, self.consumers.values())
         if not self.consumers:
             self.idle_since_s = core.now.mono_s
-
-    def _note_takers(self, core: Core) -> None:
-        """Note who may hand messages over, for the next life of the store."""
-        if self.shape.durable:
-            takers = sorted(self._absent | {each.taker for each in self.consumers.values()})
-            value = json.dumps(takers).encode() if takers else None
-            core.turn.put(f"takers/{self.key}", value)
 
     def acknowledge(self, core: Core, number: int, runs: Runs) -> None:
         """A consumer acknowledges."""
@@ -378,6 +309,7 @@ class Reader:
     def give_back(self, core: Core, number: int, runs: Runs, *, seen: bool, delay_s: float | None) -> None:
         """A consumer gives messages back."""
         now_us = core.now.wall_us
+        self.grants.revoke(core, number, runs)
         if delay_s is not None or not self.options.backoff_s or not seen:
             due_us = now_us + int((delay_s or 0.0) * 1e6)
             self._count(core, self.backlog.give_back(number, runs, seen, due_us, now_us), due_us)
@@ -396,6 +328,7 @@ class Reader:
         """A consumer cannot handle messages: they are moved; those of the dead-letter queue come again."""
         now_us = core.now.wall_us
         due_us = now_us + int(delay_s * 1e6)
+        self.grants.revoke(core, number, runs)
         counted = self.backlog.give_back(number, runs, True, due_us, now_us)
         self._count(core, counted, due_us, given_up=True)
 
@@ -480,9 +413,8 @@ class Reader:
                 self.journal(core, self.backlog.finish(expired))
         hungry = [each for each in self.consumers.values() if each.is_hungry]
         if not hungry:
+            self.grants.given(core)
             return 0, more
-        if not self.note_given(core):
-            return 0, True
         more = self.backlog.is_low and self.backlog.scan(now_us, SCAN_ROWS, keep=True)
         more = self.backlog.look_ahead(now_us, SCAN_ROWS) or more
         was_low = self.backlog.is_low
@@ -494,12 +426,44 @@ class Reader:
             share = -(-ready // (len(hungry) - at))
             used += self._give(core, consumer, share, min(BATCH_BYTES_MAX, budget - used))
             if used >= budget:
+                self.grants.given(core)
                 return used, True
+        self.grants.given(core)
         is_left = self.backlog.counts[0] > 0 and used > 0
         looking = any(each.more and each.is_hungry for each in hungry)
         # What was given may have made room for what lies behind the window.
         is_behind = used > 0 and not was_low and self.backlog.is_low
         return used, more or is_left or looking or is_behind
+
+    def foresee(self, core: Core, first: int, end: int, messages: int) -> bool:
+        """The turn under way stores messages, in rows from the first on: grant them to consumers who wait.
+
+        Only if it is plain who gets which: nothing else is ready, and the rows are all for this reader, or
+        all for one consumer. Otherwise they are granted when they are given out. Whether some were granted.
+        """
+        hungry = [each for each in self.consumers.values() if each.is_hungry]
+        is_next = self.backlog.scanned >= core.log.end and not self.backlog.counts[0]
+        if not hungry or not is_next:
+            return False
+        if end - first == messages:
+            turns = self._shares(hungry, first, end)
+        elif len(hungry) == 1 and messages <= hungry[0].room:
+            turns = [(first, end, hungry[0])]
+        else:
+            return False
+        self.grants.foresee(core, turns)
+        return True
+
+    def _shares(self, hungry: list[Consumer], first: int, end: int) -> list[tuple[int, int, Consumer]]:
+        """Who will be given which of these rows, if all are alike: as `dispatch` does it."""
+        turns = []
+        for at in range(len(hungry)):
+            consumer = hungry[(at + self._turn_of + 1) % len(hungry)]
+            count = min(consumer.room, -(-(end - first) // (len(hungry) - at)))
+            if count:
+                turns.append((first, first + count, consumer))
+                first += count
+        return turns
 
     def _give(self, core: Core, consumer: Consumer, share: int, budget: int) -> int:
         left = consumer.messages - consumer.given_messages
@@ -509,68 +473,38 @@ class Reader:
         batches, consumer.more = self.backlog.take(
             consumer.number, core.now.wall_us, min(left, max(1, share)), size
         )
-        used = 0
-        for first, rows, counts, lives, messages, taken in batches:
+        used, tell = 0, core.send_now
+        for first, rows, counts, lives, messages, taken, runs in batches:
             consumer.given_messages += messages
             consumer.given_bytes += taken
             used += taken
             if consumer.is_unfit:
                 self._take_back(core, consumer, [number for number, _ in enumerate(split_rows(rows), first)])
                 continue
+            marked = [offset for offset, count in counts if count == 0]
+            if not self.grants.grant(core, consumer.lease, first, runs, marked):
+                # Nothing that follows overtakes what has to wait until its grant is durable.
+                tell = core.say
             length = len(rows) + DELIVERY_BYTES + DELIVERY_ENTRY_BYTES * (len(counts) + len(lives))
+            delivery = Delivery(first, rows, dict(counts), dict(lives))
             if length <= consumer.bytes_max:
-                self._deliver(core, consumer, first, rows, dict(counts), dict(lives))
+                tell(consumer.session, _delivering(consumer, delivery))
             else:
-                self._deliver_alone(core, consumer, first, rows, dict(counts), dict(lives))
+                self._deliver_alone(core, tell, consumer, delivery)
         return used
 
-    def _deliver(
-        self,
-        core: Core,
-        consumer: Consumer,
-        first: int,
-        rows: bytes,
-        counts: dict[int, int],
-        lives: dict[int, int],
-    ) -> None:
-        body: dict[str, Any] = {
-            "op": "deliver",
-            "consumer": consumer.own,
-            "lease": consumer.lease,
-            "first": first,
-            "rows": rows,
-        }
-        if counts:
-            body["counts"] = counts
-        if lives:
-            body["lives"] = lives
-        core.send_now(consumer.session, body)
-
-    def _deliver_alone(
-        self,
-        core: Core,
-        consumer: Consumer,
-        first: int,
-        rows: bytes,
-        counts: dict[int, int],
-        lives: dict[int, int],
-    ) -> None:
+    def _deliver_alone(self, core: Core, tell: Tell, consumer: Consumer, delivery: Delivery) -> None:
         """Deliver messages one by one that are too long together, up to one that is too long alone."""
-        for offset, (_, row) in enumerate(split_rows(rows), first):
+        for offset, (_, row) in enumerate(split_rows(delivery.rows), delivery.first):
             if not consumer.is_unfit and len(row) + DELIVERY_BYTES > consumer.bytes_max:
                 self._tell_unfit(core, consumer, offset, len(row))
             if consumer.is_unfit:
                 self._take_back(core, consumer, [offset])
                 continue
-            count, life = counts.get(offset), lives.get(offset)
-            self._deliver(
-                core,
-                consumer,
-                offset,
-                row,
-                {} if count is None else {offset: count},
-                {} if life is None else {offset: life},
-            )
+            count, life = delivery.counts.get(offset), delivery.lives.get(offset)
+            counts = {} if count is None else {offset: count}
+            lives = {} if life is None else {offset: life}
+            tell(consumer.session, _delivering(consumer, Delivery(offset, row, counts, lives)))
 
     def _take_back(self, core: Core, consumer: Consumer, offsets: list[int]) -> None:
         """Give messages to others that were meant for a consumer and not sent to it."""
@@ -587,7 +521,7 @@ class Reader:
             f"{consumer.bytes_max - DELIVERY_BYTES}: connect with a larger message_bytes_max"
         )
         body = {"op": "last", "consumer": consumer.own, "lease": consumer.lease}
-        core.send_now(consumer.session, {**body, "error": "TOO_LONG", "text": text})
+        core.say(consumer.session, {**body, "error": "TOO_LONG", "text": text})
 
     @property
     def is_limited(self) -> bool:
@@ -666,6 +600,16 @@ class Reader:
             **dataclasses.asdict(self.options),
         }
         return found
+
+
+def _delivering(consumer: Consumer, delivery: Delivery) -> dict[str, Any]:
+    body: dict[str, Any] = {"op": "deliver", "consumer": consumer.own, "lease": consumer.lease}
+    body |= {"first": delivery.first, "rows": delivery.rows}
+    if delivery.counts:
+        body["counts"] = delivery.counts
+    if delivery.lives:
+        body["lives"] = delivery.lives
+    return body
 
 
 def _within(runs: Runs, first: int, end: int) -> Runs:

@@ -332,6 +332,28 @@ class Readers:
                 self._noted[reader.key] = pin
                 self._core.turn.done(reader.key, 0, 0, [(0, pin)])
 
+    def hold(self) -> bool:
+        """The store starts: keep what consumers of its last life were granted; whether there is some."""
+        wall_us = self._core.now.wall_us
+        # A subscription of one consumer has nobody else to keep it from.
+        several = [each for each in self._readers.values() if each.shape.shared]
+        held = [reader.grants.hold(wall_us) for reader in several]
+        return any(held)
+
+    def let_go(self) -> None:
+        """Consumers of the store's last life had their time to come back: others may have what they had."""
+        for reader in self._readers.values():
+            if reader.grants.held:
+                reader.let_go(self._core)
+                self.touch(reader)
+
+    def foresee(self) -> list[Reader]:
+        """Grant messages of the turn under way to consumers that wait: whose there are some."""
+        core = self._core
+        coming, core.coming = core.coming, {}
+        found = [(self._readers.get(key), rows) for key, rows in coming.items()]
+        return [reader for reader, rows in found if reader is not None and reader.foresee(core, *rows)]
+
     def expire(self) -> None:
         """Remove those that nobody has used for as long as they were told."""
         now_s = self._core.now.mono_s

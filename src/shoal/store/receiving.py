@@ -3,8 +3,9 @@
 import dataclasses
 
 from shoal.bus.store_protocol import BATCH_BYTES_MAX, QUEUES, RUNS_MAX, TEMPORARY_QUEUES, is_queue_name
+from shoal.store.consumer import Consumer, Former
 from shoal.store.core import Core
-from shoal.store.reader import Consumer, Former, Options, Reader, Session, Shape
+from shoal.store.reader import Options, Reader, Session, Shape
 from shoal.store.readers import Readers, queue_key, subscription_key
 from shoal.store.requests import Request, RequestError
 
@@ -281,16 +282,14 @@ class Receiving:
         else:
             self._readers.touch(reader)
 
-    def end(
-        self, session: Session, handed: dict[int, list[tuple[int, int]]] | None, *, closing: bool
-    ) -> None:
+    def end(self, session: Session, handed: dict[int, list[tuple[int, int]]] | None) -> None:
         """A session is over, and so are its consumers; without a goodbye, what was handed over is unknown."""
         for own, (key, consumer) in session.consumers.items():
             reader = self._readers.get(key)
             if reader is None:
                 continue
             if handed is None:
-                reader.abandon(self._core, consumer.number, closing=closing)
+                reader.abandon(self._core, consumer.number)
             else:
                 reader.detach(self._core, consumer.number, handed.get(own, []))
             self._left(reader)

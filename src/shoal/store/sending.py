@@ -10,10 +10,11 @@ from shoal.bus.store_protocol import BATCH_BYTES_MAX, COMMIT_BYTES_MAX, QUEUES, 
 from shoal.errors import StoreRefusedError
 from shoal.messages import store as notices
 from shoal.store.commits import Commits, owner_of
+from shoal.store.consumer import Consumer
 from shoal.store.core import After, Core
 from shoal.store.credit import Credit
 from shoal.store.publishers import Publishers
-from shoal.store.reader import Consumer, Reader, Session
+from shoal.store.reader import Reader, Session
 from shoal.store.readers import Readers, queue_key
 from shoal.store.requests import Request, RequestError, Runs, runs_of
 from shoal.store.retained import Values
@@ -263,15 +264,17 @@ class Sending:
         publish: bool = False,
     ) -> None:
         core = self._core
+        first = core.turn.rows
         core.turn.push_rows(rows, mark, QUEUES if publish else None)
         self._values.take(rows, mark)
         core.turn.chain(*chain, last, core.now.wall_us, session.kept, owner)
         self._publishers.begin(*chain, owner)
         self._marks[chain] = last
-        self._count(destinations)
+        self._count(destinations, first)
 
-    def _count(self, destinations: list[tuple[str, int, int]]) -> None:
+    def _count(self, destinations: list[tuple[str, int, int]], first: int) -> None:
         core = self._core
+        end = core.turn.rows
         for destination, messages, size in destinations:
             core.touched.add(destination)
             name = queue_name(destination)
@@ -286,6 +289,8 @@ class Sending:
                 reader.totals.bytes += size
                 core.add_to(reader.key, messages, size)
                 core.after_rows(_uncount(reader, messages, size))
+                if reader.consumers:
+                    core.come(reader.key, first, end, messages)
 
     def hear(self, rows: bytes) -> None:
         """Messages that are not persistent, and nobody sent here: for subscriptions, if there is room."""
@@ -305,10 +310,11 @@ class Sending:
                 self.unheard += each[1]
         if not taken:
             return
+        first = core.turn.rows
         core.turn.push_heard(rows, refused)
         for publisher, chain, number in chains:
             core.turn.chain(publisher, chain, number, core.now.wall_us, False)
-        self._count(taken)
+        self._count(taken, first)
         core.after_rows(self._unhear(sum(messages for _, messages, _ in taken)))
 
     def _unhear(self, messages: int) -> After:

@@ -3,6 +3,8 @@
 The history knows nothing of the store: only what its clients sent, what they were told, what they received.
 """
 
+from __future__ import annotations
+
 from collections import defaultdict
 from dataclasses import dataclass, field
 
@@ -39,6 +41,55 @@ class Commit:
     order: int = 0
 
 
+#: A reader and an offset.
+Place = tuple[str, int]
+
+
+@dataclass
+class Marks:
+    """Which messages may say that a program received them before, and how often.
+
+    A message may be marked if a program received it; or if it was granted to a consumer that has neither said
+    what it handed over nor said goodbye; or if it was given out marked before. It is counted no higher than
+    programs received it.
+    """
+
+    received: dict[Place, int] = field(default_factory=lambda: defaultdict(int))
+    #: Consumers that a message was granted to.
+    granted: dict[Place, set[str]] = field(default_factory=lambda: defaultdict(set))
+    #: Consumers that said what they handed over.
+    heard_of: set[str] = field(default_factory=set)
+    #: Messages that were given out marked.
+    marked: set[Place] = field(default_factory=set)
+    #: How many marked messages no program had received.
+    needless: int = 0
+
+    def mark(self, reader: str, offset: int, to: str | None = None) -> bool:
+        """The store marks a message as one that a program may have received: whether that can be so.
+
+        In the store's log, marks and grants lie over offsets of others, too: there it need not be so.
+        """
+        place = (reader, offset)
+        may_be = bool(
+            self.received[place] or place in self.marked or self.granted[place] - self.heard_of - {to}
+        )
+        if may_be:
+            self.marked.add(place)
+        return may_be
+
+    def given(self, reader: str, offset: int, to: str, count: int) -> None:
+        """The store gives a message to a consumer and says which delivery it is; 0 if it does not know."""
+        place = (reader, offset)
+        received = self.received[place]
+        if count > received + 1:
+            raise AssertionError(f"{reader} gives {offset} as delivery {count}, and {received} were received")
+        if count != 1 and not received:
+            self.needless += 1
+            if not self.mark(reader, offset, to):
+                raise AssertionError(f"{reader} marks {offset} for {to}, and no program can have it")
+        self.granted[place].add(to)
+
+
 @dataclass
 class History:
     """Everything that clients know. In the order in which it happened."""
@@ -51,6 +102,7 @@ class History:
     commits: dict[str, Commit] = field(default_factory=dict)
     #: Which message was seen at an offset.
     offsets: dict[int, str] = field(default_factory=dict)
+    marks: Marks = field(default_factory=lambda: Marks())
     order: int = 0
 
     def _next(self) -> int:
@@ -81,6 +133,7 @@ class History:
         """A client received a message, which set out when `order` says."""
         if message not in self.messages:
             raise AssertionError(f"{reader} received {message!r}, which nobody sent")
+        self.marks.received[reader, offset] += 1
         known = self.offsets.setdefault(offset, message)
         if known != message:
             raise AssertionError(f"offset {offset} was {known}, and is {message} now")

@@ -8,6 +8,7 @@ whether it can be true.
 
 from __future__ import annotations
 
+import json
 import random
 from collections import deque
 from typing import Any
@@ -19,6 +20,8 @@ from shoal.errors import StoreError
 from shoal.store.committed import Committed
 from shoal.store.core import Now
 from shoal.store.machine import Identity, Machine
+from shoal.store.readers import queue_key, subscription_key
+from shoal.testing import rows
 from shoal.testing.store_clients import (
     QUEUES,
     SUBSCRIPTIONS,
@@ -39,6 +42,11 @@ STEPS = 250
 #: Steps without faults at the end, in which everything must be delivered.
 HEALING_ROUNDS = 400
 LOSSES_BEFORE_HEALING = 4
+
+
+def reader_key(name: str) -> str:
+    """What the log calls a queue or a subscription."""
+    return queue_key(name) if name in QUEUES else subscription_key(name, name, shared=False, durable=True)
 
 
 class StoreRun:
@@ -63,6 +71,7 @@ class StoreRun:
         self.speaker = Speaker(self, 9)
         self.workers = [Worker(self, f"w{n}", QUEUES[n % 2], auto=n >= 2) for n in range(4)]
         self.workers += [Worker(self, name, name) for name in SUBSCRIPTIONS]
+        self.readers = {worker.name: worker.reader for worker in self.workers}
         # Before they subscribe nothing is kept for them.
         while len(self.machine.status()["subscriptions"]) < len(SUBSCRIPTIONS):
             self.turn()
@@ -94,6 +103,19 @@ class StoreRun:
         self.machine = Machine(self.log, identity, self.now, queue_window=QUEUE_WINDOW)
         self.committed = Committed(self.log)
         self.is_up = True
+        for name in (*QUEUES, *SUBSCRIPTIONS):
+            self.note_grants(name)
+
+    def note_grants(self, name: str) -> None:
+        """What was granted or marked may be marked, though the store died before it was sent."""
+        key = reader_key(name)
+        for first, end, count in self.log.deliveries(key):
+            for offset in range(first, end) if count == 0 else ():
+                self.history.marks.mark(name, offset)
+        takers = {lease: taker for taker, lease in json.loads(self.log.get(f"takers/{key}") or b"{}").items()}
+        for first, end, lease in self.log.grants(key):
+            for offset in range(first, end):
+                self.history.marks.granted[name, offset].add(takers.get(lease, f"lease {lease}"))
 
     def crash(self) -> None:
         """The store dies; whatever was under way is gone, and clients notice."""
@@ -139,9 +161,13 @@ class StoreRun:
             self.log.set_clock_us(self.now.wall_us)
             if self.machine.poll_timeout() <= self.now_s:
                 self.machine.handle_timeout(self.now)
+            requests: list[dict[str, Any]] = []
             for waiting in self.inbound.values():
                 for _ in range(self.random.randint(0, len(waiting))):
-                    self.machine.handle(self.now, waiting.popleft())
+                    request = waiting.popleft()
+                    if request["session"] in self.machine.sessions:
+                        requests.append(request)
+                    self.machine.handle(self.now, request)
             if self.machine.append(self.now):
                 # Another thread publishes, whenever it likes.
                 self.publish()
@@ -149,13 +175,40 @@ class StoreRun:
             self.machine.settle(self.now)
             self.publish()
             for session, body in self.machine.poll_transmit():
+                if body["op"] == "deliver":
+                    self.note_delivery(session, body)
                 if session in self.outbound:
                     self.outbound[session].append({**body, "set_out": self.history.setting_out()})
+            # What was given out in this turn was so before the store heard of it.
+            for request in requests:
+                self.note_reports(request)
             self.machine.poll_silent()
             if self.random.random() < 0.05:
                 self.tidy()
         except StoreError:
             self.crash()
+
+    def note_delivery(self, session: str, body: dict[str, Any]) -> None:
+        """The store gives messages out."""
+        name, counts = self.reader_of(session), body.get("counts", {})
+        for row in rows.decode(body["rows"], body["first"]):
+            taker = f"{session}/{body['consumer']}"
+            self.history.marks.given(name, row.offset, taker, counts.get(row.offset, 1))
+
+    def reader_of(self, session: str) -> str:
+        """What the client of a session reads."""
+        return self.readers[session.rsplit("-", 2)[0]]
+
+    def note_reports(self, request: dict[str, Any]) -> None:
+        """A consumer says what it handed over: in a report of its last lease, or because it ends."""
+        session, heard_of = request["session"], self.history.marks.heard_of
+        if request["op"] in ("consume", "subscribe"):
+            sessions = request.get("former", {}).get("sessions", [])
+            heard_of.update(f"{each}/{request['consumer']}" for each in sessions)
+        elif request["op"] == "cancel":
+            heard_of.add(f"{session}/{request['consumer']}")
+        elif request["op"] == "bye":
+            heard_of.update(f"{session}/{number}" for number in range(1, 100))
 
     def publish(self) -> None:
         """The thread that publishes has its turn, or not."""

@@ -819,6 +819,17 @@ def test_a_new_session_begins_with_what_the_program_did_in_the_last_one() -> Non
     assert inbox.begin(ORIGIN)["former"] == {**named, "lease": 4, "sessions": ["s3"], **nothing}
 
 
+def test_a_message_that_was_given_back_and_is_ready_again_is_reported_as_handed_over_once() -> None:
+    inbox = inbox_of(prefetch=1000, auto=False)
+    deliver(inbox, 10)
+    inbox.take("a")
+    inbox.release([10], 0.0)
+    deliver(inbox, 10, counts={10: 2})
+    inbox.lose("s1")
+    former = inbox.begin(ORIGIN)["former"]
+    assert (former["handed"], former["counts"]) == ([10, 10], {}), "the second delivery was only ready"
+
+
 @pytest.mark.parametrize("origin", [("other", "first"), ("store", "restored")])
 def test_another_store_hears_nothing_of_what_the_program_did_in_the_last_one(origin: tuple[str, str]) -> None:
     inbox = inbox_of(prefetch=1000)

@@ -19,11 +19,14 @@ class Entry:
     owner: int | None = None
     again: int = 0
     delivered: int = 0
+    #: An absent consumer's, under whose lease it may have been handed over.
+    lease: int = 0
+    #: It was given out while that was so.
     perhaps: bool = False
 
     @property
     def next_delivery(self) -> int:
-        return 0 if self.perhaps and not self.delivered else self.delivered + 1
+        return 0 if (self.perhaps or self.lease) and not self.delivered else self.delivered + 1
 
 
 @dataclass
@@ -70,6 +73,7 @@ class BacklogTwin:
                 continue
             entry.state, entry.owner = TAKEN, consumer
             taken.append((entry.offset, entry.next_delivery))
+            entry.perhaps = entry.perhaps or entry.lease > 0
         return taken
 
     def held(self, consumer: int) -> list[int]:
@@ -85,12 +89,18 @@ class BacklogTwin:
             entry.delivered += seen
             self._stand(entry, due, now)
 
-    def abandon(self, consumer: int, handed: list[int], now: int) -> None:
+    def abandon(self, consumer: int, handed: list[int], lease: int, now: int) -> None:
         for offset in self.held(consumer):
             entry = self.entries[offset]
-            entry.delivered += offset in handed
-            entry.perhaps = entry.perhaps or offset not in handed
+            if offset in handed:
+                entry.delivered += 1
+            else:
+                entry.lease = lease
             self._stand(entry, 0, now)
+
+    def absolve(self, lease: int) -> None:
+        for entry in self.entries.values():
+            entry.lease = 0 if entry.lease == lease else entry.lease
 
     def wake(self, now: int) -> None:
         for entry in list(self.entries.values()):

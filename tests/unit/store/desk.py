@@ -21,9 +21,10 @@ class Desk:
         *,
         queue_window: int = 65_536,
         recorded: tuple[str, ...] = (),
+        return_s: float = 0.0,
         **identity: Any,
     ) -> None:
-        self.queue_window, self.recorded = queue_window, recorded
+        self.queue_window, self.recorded, self.return_s = queue_window, recorded, return_s
         self.disk = disk or SimulatedDisk(1)
         self.identity = identity
         self.now_s = 1000.0
@@ -31,6 +32,8 @@ class Desk:
         self.jumped_s = 0.0
         self.clients: dict[str, Client] = {}
         self.silent: list[Silent] = []
+        #: How often the log was synced.
+        self.syncs = 0
         self.open()
 
     @property
@@ -47,7 +50,12 @@ class Desk:
         )
         identity = Identity(name="desk", run="r", **self.identity)
         self.machine = Machine(
-            self.log, identity, self.now, recorded=self.recorded, queue_window=self.queue_window
+            self.log,
+            identity,
+            self.now,
+            recorded=self.recorded,
+            queue_window=self.queue_window,
+            return_s=self.return_s,
         )
 
     def crash(self) -> None:
@@ -76,6 +84,7 @@ class Desk:
         while more:
             if self.machine.append(self.now):
                 self.log.sync()
+                self.syncs += 1
             more = self.machine.settle(self.now)
             outgoing = self.machine.poll_transmit()
             for session, body in outgoing:

@@ -22,7 +22,7 @@ class Pair:
         self.log.set_clock_us(self.now)
         self.kernel = Backlog(self.log, "queue/q", patterns=["_queue/q"])
         self.twin = BacklogTwin()
-        self.number = 0
+        self.number = self.lease = 0
         for consumer in (1, 2):
             self.kernel.attach(consumer)
 
@@ -56,7 +56,7 @@ class Pair:
         consumer, count = self.dice.choice((1, 2)), self.dice.randrange(1, 8)
         batches, _ = self.kernel.take(consumer, self.now, count, 1 << 40)
         found = []
-        for first, content, counts, _, _, _ in batches:
+        for first, content, counts, *_ in batches:
             known = dict(counts)
             found += [(row.offset, known.get(row.offset, 1)) for row in rows.decode(content, first)]
         assert found == self.twin.take(consumer, self.now, count)
@@ -105,11 +105,15 @@ class Pair:
         elif what < 0.99:
             consumer, chosen, runs = self.some()
             self.kernel.hand_over(consumer, runs)
-            counted = self.kernel.abandon(consumer, self.now)
-            held = self.twin.held(consumer)
-            self.twin.abandon(consumer, chosen, self.now)
-            assert counted == [(at, self.twin.entries[at].delivered) for at in held]
+            self.lease += 1
+            counted = self.kernel.abandon(consumer, self.lease, self.now)
+            self.twin.abandon(consumer, chosen, self.lease, self.now)
+            assert counted == [(at, self.twin.entries[at].delivered) for at in chosen]
             self.kernel.attach(consumer)
+            if self.dice.random() < 0.5:
+                lease = self.dice.randint(1, self.lease)
+                self.kernel.absolve(lease)
+                self.twin.absolve(lease)
         else:
             consumer = self.dice.choice((1, 2))
             held = self.twin.held(consumer)
@@ -189,12 +193,13 @@ def test_a_reader_is_made_anew_from_what_the_log_knows() -> None:
     turn.done("queue/q", messages, size, runs)
     for first, end, count in backlog.runs_of(backlog.give_back(1, [(5, 5)], True, 0, 1)):
         turn.delivered("queue/q", first, end, count, 0)
+    turn.granted("queue/q", 0, 60, 7)
     log.append_turn(turn)
     log.sync()
-    again = Backlog(log, "queue/q", patterns=["_queue/q"], by_priority=False, perhaps_below=60)
+    again = Backlog(log, "queue/q", patterns=["_queue/q"], by_priority=False)
     again.attach(1)
     again.scan(1, 10_000, keep=True)
-    ((first, content, counts, _, count, _),), _ = again.take(1, 1, 1000, 1 << 40)
+    ((first, content, counts, _, count, *_),), _ = again.take(1, 1, 1000, 1 << 40)
     offsets = [row.offset for row in rows.decode(content, first)]
     assert count == 80
     assert offsets == [*range(10), *range(20, 30), *range(40, 100)]

@@ -5,6 +5,8 @@ from typing import Any
 import pytest
 from desk import Client, Desk, Tap
 
+from shoal._core import SimulatedDisk
+
 
 @pytest.fixture
 def desk() -> Desk:
@@ -92,20 +94,122 @@ def test_a_report_that_is_repeated_counts_once(desk: Desk) -> None:
     assert counts(tap) == {b"1": 2, b"2": 1, b"3": 1}
 
 
-def test_while_a_consumer_of_the_earlier_life_is_absent_messages_are_marked_without_a_count(
-    desk: Desk,
-) -> None:
-    client, other = desk.client("a"), desk.client("b")
-    client.put("q", b"1", b"2", b"3")
-    mine, _theirs = client.consume("q", messages=1), other.consume("q", messages=1)
+def returning() -> Desk:
+    """A store whose consumers have three seconds to come back when it starts again."""
+    return Desk(return_s=3.0)
+
+
+def test_after_a_crash_only_what_an_absent_consumer_was_granted_is_marked() -> None:
+    desk = returning()
+    client = desk.client("a")
+    client.put("q", *(b"%d" % n for n in range(1000)))
+    client.consume("q", messages=3)
+    desk.crash()
+    tap = desk.client("b").consume("q", messages=2000)
+    assert len(tap.bodies()) == 997, "the absent one may come back and say what it handed over"
+    desk.wait(4)
+    assert {body: count for body, count in counts(tap).items() if count != 1} == {b"0": 0, b"1": 0, b"2": 0}
+    assert len(tap.bodies()) == 1000
+
+
+def test_of_messages_that_wait_behind_urgent_ones_none_is_marked() -> None:
+    desk = returning()
+    client = desk.client("a")
+    client.put("q", b"low", b"lower", priority=1)
+    client.put("q", b"high", b"higher", priority=9)
+    client.consume("q", messages=2)
+    desk.crash()
+    tap = desk.client("b").consume("q")
+    desk.wait(4)
+    assert counts(tap) == {b"low": 1, b"lower": 1, b"high": 0, b"higher": 0}
+
+
+def test_consumers_that_come_back_one_after_the_other_get_no_marked_messages() -> None:
+    desk = returning()
+    desk.client("sender").put("q", *(b"%d" % n for n in range(8)))
+    taps = [desk.client(name).consume("q", messages=3) for name in ("a", "b")]
+    formers = [report(tap) for tap in taps]
+    desk.crash()
+    second = desk.client("b2").consume("q", former=formers[1])
+    assert counts(second) == {b"3": 1, b"4": 1, b"5": 1, b"6": 1, b"7": 1}
+    first = desk.client("a2").consume("q", former=formers[0])
+    assert counts(first) | counts(second) == {b"%d" % n: 1 for n in range(8)}
+
+
+def test_one_that_does_not_come_back_leaves_marks_without_a_count() -> None:
+    desk = returning()
+    desk.client("sender").put("q", b"1", b"2", b"3")
+    mine, _ = desk.client("a").consume("q", messages=1), desk.client("b").consume("q", messages=1)
     former = report(mine)
     desk.crash()
     client = desk.client("a2")
     tap = client.consume("q", former=former)
     client.put("q", b"later")
-    assert counts(tap) == {b"1": 0, b"2": 0, b"3": 0, b"later": 1}
-    assert tap.release(b"1")["op"] == "answer"
-    assert counts(tap)[b"1"] == 2, "one hand-over is known"
+    assert counts(tap) == {b"1": 1, b"3": 1, b"later": 1}
+    desk.wait(4)
+    assert counts(tap) == {b"1": 1, b"2": 0, b"3": 1, b"later": 1}
+    assert tap.release(b"2")["op"] == "answer"
+    assert counts(tap)[b"2"] == 2, "one hand-over is known"
+
+
+def test_a_client_that_was_silent_and_comes_back_takes_its_marks_away(desk: Desk) -> None:
+    _, tap = filled(desk, lease_s=5)
+    former = report(tap, handed=(b"1",))
+    desk.wait(6)
+    again = desk.client("a2").consume("q", former=former)
+    assert counts(again) == {b"1": 2, b"2": 1, b"3": 1}
+
+
+def test_a_mark_stays_once_another_consumer_was_given_the_message(desk: Desk) -> None:
+    _, tap = filled(desk, lease_s=5)
+    former = report(tap)
+    desk.wait(6)
+    other = desk.client("b", lease_s=5).consume("q", messages=1)
+    assert counts(other) == {b"1": 0}
+    desk.client("a2").consume("q", former=former, messages=0)
+    theirs = report(other)
+    desk.crash()
+    last = desk.client("b2").consume("q", former=theirs)
+    assert counts(last) == {b"1": 0, b"2": 1, b"3": 1}
+
+
+def test_nothing_is_sent_before_the_log_says_durably_to_whom_it_was_granted() -> None:
+    desk = Desk(SimulatedDisk(3))
+    client = desk.client("a")
+    client.put("q", b"1", b"2")
+    client.tell("consume", queue="q", consumer=1, messages=9, bytes=99)
+    delivered = []
+    for _ in range(3):
+        if desk.machine.append(desk.now):
+            assert not [body for _, body in delivered if body["op"] == "deliver"]
+            desk.log.sync()
+        desk.machine.settle(desk.now)
+        delivered += desk.machine.poll_transmit()
+    assert [body["first"] for _, body in delivered if body["op"] == "deliver"] == [0]
+    desk.crash()
+    assert counts(desk.client("b").consume("q")) == {b"1": 0, b"2": 0}
+
+
+def test_a_message_for_a_consumer_that_waits_is_granted_with_its_own_sync(desk: Desk) -> None:
+    taps = [desk.client(name).consume("q", messages=2) for name in ("a", "b")]
+    sender, before = desk.client("s"), desk.syncs
+    for number in range(3):
+        sender.put("q", b"%d" % number)
+    assert desk.syncs - before == 3
+    assert sorted(body for tap in taps for body in tap.bodies()) == [b"0", b"1", b"2"]
+    desk.crash()
+    assert counts(desk.client("c").consume("q")) == {b"0": 0, b"1": 0, b"2": 0}
+
+
+def test_what_was_foreseen_for_a_consumer_and_not_given_to_it_is_not_marked(desk: Desk) -> None:
+    client = desk.client("a")
+    client.consume("q", messages=5)
+    client.put("q", b"soon", b"later", delay_us=60_000_000)
+    client.put("q", b"now")
+    desk.crash()
+    tap = desk.client("b", lease_s=100).consume("q")
+    desk.wait(61)
+    assert counts(tap) == {b"now": 0, b"soon": 1, b"later": 1}
 
 
 def test_deliveries_max_holds_when_the_store_dies_with_every_delivery(desk: Desk) -> None:

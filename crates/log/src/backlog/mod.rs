@@ -16,7 +16,7 @@ use std::ops::Range;
 
 use shoal_norm::Runs;
 
-use crate::deliveries::{Deliveries, Delivery};
+use crate::deliveries::{Deliveries, Delivery, Grants};
 use crate::readers::Reader;
 use lines::{Lines, Turn};
 
@@ -28,6 +28,8 @@ pub const USUAL_PRIORITY_MAX: u8 = 4;
 const RUNS_AHEAD_MAX: usize = 65_536;
 /// Orders whose last delivery time is over are forgotten when there are more than this and than messages that wait.
 const ORDERS_MIN: usize = 1024;
+/// A run of granted messages begins so many offsets before its first message at the most: recovery reads it.
+const GRANT_REACH: u64 = 1000;
 
 /// How a backlog behaves.
 #[derive(Copy, Clone, Debug)]
@@ -111,15 +113,15 @@ pub struct Backlog {
     expiring: BTreeSet<(u64, u64)>,
     expired: Vec<u64>,
     delivered: Deliveries,
-    /// A program may have received messages below this offset from an earlier life of the store.
-    perhaps_below: u64,
+    /// What consumers that are absent were granted: their programs may have received it.
+    granted: Grants,
     consumers: BTreeMap<u64, Consumer>,
     taken: usize,
 }
 
 impl Backlog {
-    /// A backlog of a reader. Messages below `perhaps_below` may have been given out before.
-    pub fn new(options: BacklogOptions, reader: &Reader, perhaps_below: u64) -> Backlog {
+    /// A backlog of a reader, all of whose consumers are absent.
+    pub fn new(options: BacklogOptions, reader: &Reader) -> Backlog {
         Backlog {
             options,
             scanned: reader.base(),
@@ -131,7 +133,7 @@ impl Backlog {
             expiring: BTreeSet::new(),
             expired: Vec::new(),
             delivered: reader.delivered.clone(),
-            perhaps_below,
+            granted: reader.granted.clone(),
             consumers: BTreeMap::new(),
             taken: 0,
         }
@@ -199,8 +201,14 @@ impl Backlog {
         match self.delivered.get(offset).map(|delivery| delivery.count) {
             Some(0) => 0,
             Some(count) => count + 1,
-            None => u32::from(offset >= self.perhaps_below),
+            None => u32::from(self.granted.get(offset).is_none()),
         }
+    }
+
+    /// What a consumer that is absent was granted under a lease, as runs: (first, last).
+    pub fn granted(&self, lease: u64) -> Vec<(u64, u64)> {
+        let its = self.granted.iter().filter(|(_, of)| *of == lease);
+        its.map(|(run, _)| (run.start, run.end - 1)).collect()
     }
 
     /// Messages that are neither done nor given to anybody, as far as they were read.
@@ -478,9 +486,46 @@ impl Backlog {
         }
     }
 
-    /// All consumers of an earlier life came back, and said what they handed over: no program received the rest.
-    pub fn absolve(&mut self) {
-        self.perhaps_below = 0;
+    /// A consumer that was absent came back, and said what it handed over: no program received the rest under its lease.
+    pub fn absolve(&mut self, lease: u64) {
+        self.granted.remove_value(lease);
+    }
+
+    /// Programs may have received messages between two offsets: what of the range was not known as delivered.
+    pub fn presume(&mut self, range: Range<u64>) -> Vec<(u64, u64)> {
+        let known: Vec<_> = self.delivered.within(range.clone()).collect();
+        let mut news = Runs::default();
+        news.insert(range.clone());
+        self.delivered.set(range, Delivery::default());
+        for (run, delivery) in known {
+            news.remove(run.clone());
+            self.delivered.set(run, delivery);
+        }
+        news.iter().map(|run| (run.start, run.end)).collect()
+    }
+
+    /// Messages that were taken, in the order of their offsets, as runs: (first, end). A run begins right behind the message
+    /// before that is not done, so that runs touch whatever was stored between their messages.
+    pub fn grants_of(&self, offsets: impl Iterator<Item = u64>) -> Vec<(u64, u64)> {
+        let mut runs: Vec<(u64, u64)> = Vec::new();
+        for offset in offsets {
+            let before = self.live.range(..offset).next_back().filter(|_| offset < self.scanned);
+            let start =
+                before.map_or(offset, |(before, _)| (before + 1).max(offset.saturating_sub(GRANT_REACH)));
+            match runs.last_mut() {
+                Some(last) if last.1 >= start => last.1 = offset + 1,
+                _ => runs.push((start, offset + 1)),
+            }
+        }
+        runs
+    }
+
+    /// A message that an absent consumer may have handed over is given to another one: it stays marked, whatever the absent
+    /// one says.
+    pub fn keep_mark(&mut self, offset: u64) {
+        if self.delivered.get(offset).is_none() {
+            self.delivered.set(self.reach_of(offset), Delivery::default());
+        }
     }
 
     /// A consumer gives back what it has of these runs, both ends included. What its program has `seen` counts as delivered:
@@ -531,23 +576,18 @@ impl Backlog {
         counted
     }
 
-    /// A consumer is gone without a word. What it said that it handed over counts as delivered; the rest may have been, which
-    /// is noted without a count. Each with how often it was delivered as far as is known.
-    pub fn abandon(&mut self, consumer: u64, now_us: u64) -> Vec<(u64, u32)> {
+    /// A consumer is gone without a word. What it said that it handed over counts as delivered: each with how often that is
+    /// now. The rest its program may have received, as far as it was granted under its lease and is not absolved.
+    pub fn abandon(&mut self, consumer: u64, lease: u64, now_us: u64) -> Vec<(u64, u32)> {
         let all = self.chosen(consumer, &[(0, u64::MAX)]);
         let is_handed = |offset: &u64| self.live.get(offset).is_some_and(|entry| entry.handed);
         let (handed, perhaps): (Vec<u64>, Vec<u64>) = all.into_iter().partition(is_handed);
         let each = |offsets: &[u64]| offsets.iter().map(|&offset| (offset, offset)).collect::<Vec<_>>();
         for &offset in &perhaps {
-            if self.delivered.get(offset).is_none() {
-                self.delivered.set(self.reach_of(offset), Delivery::default());
-            }
+            self.granted.set(self.reach_of(offset), lease);
         }
         self.give_back(consumer, &each(&perhaps), false, 0, now_us);
-        let mut counted = self.give_back(consumer, &each(&handed), true, 0, now_us);
-        let count = |offset| self.delivered.get(offset).map_or(0, |delivery| delivery.count);
-        counted.extend(perhaps.iter().map(|&offset| (offset, count(offset))));
-        counted.sort_unstable();
+        let counted = self.give_back(consumer, &each(&handed), true, 0, now_us);
         self.consumers.remove(&consumer);
         counted
     }
@@ -605,7 +645,10 @@ impl Backlog {
                 runs.insert(self.run_around(offset));
             }
         }
-        runs.iter().for_each(|run| self.delivered.remove(run));
+        for run in runs.iter() {
+            self.delivered.remove(run.clone());
+            self.granted.remove(run);
+        }
         finished.runs = runs.iter().map(|run| (run.start, run.end)).collect();
         finished
     }

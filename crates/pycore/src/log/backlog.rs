@@ -28,8 +28,9 @@ const MEASURE_ROWS: usize = 100_000;
 /// Messages that wait for their time, at the most.
 const WAITING_MAX: usize = 1_000_000;
 
-/// Messages given out: the offset of the first, rows, how often each was given out where that is not once, messages, bytes.
-type Batch<'py> = (u64, Bound<'py, PyBytes>, Vec<(u64, u32)>, Vec<(u64, u64)>, usize, usize);
+/// Messages given out: the offset of the first, rows, how often each was given out where that is not once, how long each may
+/// live that expires, messages, bytes, and what is granted, as runs.
+type Batch<'py> = (u64, Bound<'py, PyBytes>, Vec<(u64, u32)>, Vec<(u64, u64)>, usize, usize, Vec<(u64, u64)>);
 
 /// Runs of offsets, both ends included, and where to go on.
 type ShownTuple = (Vec<(u64, u64)>, Option<u64>);
@@ -42,6 +43,7 @@ struct Given {
     rows: RowsWriter,
     counts: Vec<(u64, u32)>,
     lives: Vec<(u64, u64)>,
+    offsets: Vec<u64>,
 }
 
 struct Reading {
@@ -188,15 +190,19 @@ impl Reading {
             }
             if batches.is_empty() || offset < next {
                 let (rows, counts, lives) = (RowsWriter::default(), Vec::new(), Vec::new());
-                batches.push(Given { first: offset, rows, counts, lives });
+                batches.push(Given { first: offset, rows, counts, lives, offsets: Vec::new() });
                 next = offset;
             }
             let Some(batch) = batches.last_mut() else { continue };
             self.cache.take(offset, |meta, record| batch.rows.push_after(offset - next, meta, record));
             next = offset + 1;
+            batch.offsets.push(offset);
             let count = self.backlog.delivery_of(offset);
             if count != 1 {
                 batch.counts.push((offset, count));
+            }
+            if count == 0 {
+                self.backlog.keep_mark(offset);
             }
             batch.lives.extend(self.backlog.life_us(offset, now_us).map(|left_us| (offset, left_us)));
         }
@@ -246,11 +252,10 @@ impl Backlog {
 #[pymethods]
 impl Backlog {
     /// The backlog of a reader of the log: messages that match one of the patterns and the selector, except those of some
-    /// publishers. Messages below `perhaps_below` may have been given out before.
+    /// publishers. All of its consumers are absent.
     #[new]
     #[pyo3(signature = (
-        log, reader, *, patterns, selector = None, unless = Vec::new(), window = 65_536, by_priority = true,
-        perhaps_below = 0
+        log, reader, *, patterns, selector = None, unless = Vec::new(), window = 65_536, by_priority = true
     ))]
     #[allow(clippy::too_many_arguments, reason = "keywords in Python")]
     fn new(
@@ -261,7 +266,6 @@ impl Backlog {
         unless: Vec<u64>,
         window: usize,
         by_priority: bool,
-        perhaps_below: u64,
     ) -> PyResult<Backlog> {
         let patterns = self::patterns(&patterns)?;
         let shared = log.here()?.clone();
@@ -269,7 +273,7 @@ impl Backlog {
         let options = BacklogOptions { window, waiting_max: WAITING_MAX, by_priority };
         let selector = selector.map(|selector| selector.get().inner().clone());
         let reading = Reading {
-            backlog: shoal_log::Backlog::new(options, &reader.unwrap_or_else(Reader::default), perhaps_below),
+            backlog: shoal_log::Backlog::new(options, &reader.unwrap_or_else(Reader::default)),
             filter: Filter::new(patterns.clone(), selector),
             patterns,
             unless: unless.into_iter().collect(),
@@ -299,11 +303,12 @@ impl Backlog {
         reading.backlog.detach(consumer, &unseen, now_us)
     }
 
-    /// A consumer is gone without a word, and what it has goes back: (offset, how often handed over, as far as is known).
-    fn abandon(&self, consumer: u64, now_us: u64) -> Vec<(u64, u32)> {
+    /// A consumer is gone without a word, and what it has goes back: (offset, how often handed over) of what it said that
+    /// it handed over. The rest may have been handed over under its lease.
+    fn abandon(&self, consumer: u64, lease: u64, now_us: u64) -> Vec<(u64, u32)> {
         let mut reading = self.lock();
         reading.selectors.remove(&consumer);
-        reading.backlog.abandon(consumer, now_us)
+        reading.backlog.abandon(consumer, lease, now_us)
     }
 
     /// A consumer handed what it has of these runs, both ends included, to its program.
@@ -316,9 +321,19 @@ impl Backlog {
         finished(self.lock().backlog.transfer(from, to, &runs))
     }
 
-    /// No program received messages from an earlier life of the store, but for those that are counted.
-    fn absolve(&self) {
-        self.lock().backlog.absolve();
+    /// What a consumer that is absent was granted under a lease, as runs with both ends included.
+    fn granted(&self, lease: u64) -> Vec<(u64, u64)> {
+        self.lock().backlog.granted(lease)
+    }
+
+    /// A consumer that was absent said what it handed over: no program received the rest under its lease.
+    fn absolve(&self, lease: u64) {
+        self.lock().backlog.absolve(lease);
+    }
+
+    /// Programs may have received messages from one offset up to before another: runs of what was not known as delivered.
+    fn presume(&self, first: u64, end: u64) -> Vec<(u64, u64)> {
+        self.lock().backlog.presume(first..end)
     }
 
     /// Which hand-over of a message comes next; 0 if a program may have received it before, and nobody knows.
@@ -365,12 +380,18 @@ impl Backlog {
             } else {
                 (reading.backlog.take(consumer, now_us, messages_max, bytes_max), false)
             };
-            reading.gather(&self.shared, &offsets, now_us).map(|batches| (batches, more))
+            let batches = reading.gather(&self.shared, &offsets, now_us)?;
+            let granted = |given: Given| {
+                let runs = reading.backlog.grants_of(given.offsets.iter().copied());
+                (given, runs)
+            };
+            Ok((batches.into_iter().map(granted).collect::<Vec<_>>(), more))
         });
         let (batches, more) = given.map_err(errors::store)?;
-        let batch = |given: Given| {
-            let (messages, bytes) = (given.rows.count() as usize, given.rows.bytes().len());
-            (given.first, PyBytes::new(py, given.rows.bytes()), given.counts, given.lives, messages, bytes)
+        let batch = |(given, runs): (Given, Vec<(u64, u64)>)| {
+            let (messages, bytes) = (given.offsets.len(), given.rows.bytes().len());
+            let rows = PyBytes::new(py, given.rows.bytes());
+            (given.first, rows, given.counts, given.lives, messages, bytes, runs)
         };
         Ok((batches.into_iter().map(batch).collect(), more))
     }

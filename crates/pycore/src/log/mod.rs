@@ -226,6 +226,24 @@ impl Log {
         Ok(self.here()?.look(|log| log.state().chains().get(publisher, chain).map_or(0, |found| found.owner)))
     }
 
+    /// What consumers of a reader were granted, of messages that are not done: (first offset, end offset, lease).
+    fn grants(&self, reader: &str) -> PyResult<Vec<(u64, u64, u64)>> {
+        Ok(self.here()?.look(|log| {
+            let reader = log.state().readers().get(reader);
+            let granted = reader.into_iter().flat_map(|reader| reader.granted.iter());
+            granted.map(|(run, lease)| (run.start, run.end, lease)).collect()
+        }))
+    }
+
+    /// How often messages of a reader that are not done were given out: (first offset, end offset, count).
+    fn deliveries(&self, reader: &str) -> PyResult<Vec<(u64, u64, u32)>> {
+        Ok(self.here()?.look(|log| {
+            let reader = log.state().readers().get(reader);
+            let delivered = reader.into_iter().flat_map(|reader| reader.delivered.iter());
+            delivered.map(|(run, delivery)| (run.start, run.end, delivery.count)).collect()
+        }))
+    }
+
     /// What readers have behind them, those whose name begins so: (name, first offset not done, runs, messages and bytes
     /// that came, messages and bytes that are done, runs of messages delivered before).
     fn readers(&self, prefix: &str) -> PyResult<Vec<ReaderTuple>> {

@@ -101,6 +101,26 @@ impl Turn {
         self.note(Change::Delivered(reader, first, end, Delivery { count, due_us }), false);
     }
 
+    /// Messages from one offset up to before another are granted to a reader's consumer, under a lease.
+    fn granted(&self, reader: String, first: u64, end: u64, lease: u64) {
+        self.note(Change::Granted(reader, first, end, lease), false);
+    }
+
+    /// A reader's consumer gets rows of this turn as soon as they are durable: the first, the one after the last, its lease.
+    fn grant_rows(&self, reader: String, first: u32, end: u32, lease: u64) {
+        self.lock().grant(reader, first, end, lease);
+    }
+
+    /// Messages from one offset up to before another are granted to no consumer of a reader.
+    fn revoked(&self, reader: String, first: u64, end: u64) {
+        self.note(Change::Revoked(reader, first, end), false);
+    }
+
+    /// A consumer of a reader has nothing any more that it was granted under a lease.
+    fn lease_over(&self, reader: String, lease: u64) {
+        self.note(Change::LeaseOver(reader, lease), false);
+    }
+
     /// Nothing is known of a reader any more.
     fn forget(&self, reader: String) {
         self.note(Change::ForgetReader(reader), false);

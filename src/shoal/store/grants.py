@@ -1,0 +1,194 @@
+"""What consumers of a queue or a subscription were granted, and what becomes of it when they are gone.
+
+A message is *granted* to a consumer, under its lease, before it is sent: the log says so, durably. So a store
+that was killed knows which messages a program may have received. It marks those as redelivered, no others.
+
+- A consumer that ends itself says what it handed to its program. Its grants are over.
+- A consumer that is gone without a word is *absent*, and what it was granted is marked. If it comes back and
+  says what it handed over, the rest is marked no longer, unless another consumer was given it meanwhile.
+- When the store starts, all consumers are absent. It keeps what they were granted until they had time to come
+  back (`Grants.hold`, `Grants.let_go`), so that others are not given marked messages that no program has.
+
+A grant rides with the rows that it is about where the store foresees who gets them: no delivery waits for the
+disk a second time then.
+"""
+
+import json
+import struct
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from shoal._core import Backlog, Log
+from shoal.store.consumer import Consumer
+from shoal.store.core import Core
+from shoal.store.requests import Runs
+
+#: Numbers from here on hold messages for consumers of the store's last life, below those of commits.
+_RETURNING_FROM = 1 << 60
+#: Every offset.
+ALL = [(0, (1 << 63) - 1)]
+
+_OFFSET = struct.Struct("<Q")
+
+
+@dataclass(slots=True)
+class Foreseen:
+    """Messages that a consumer gets once they are durable: their offsets, or rows of a turn before that."""
+
+    first: int
+    end: int
+    lease: int
+    #: Up to here they were given to it.
+    given_to: int = 0
+
+
+class Grants:
+    """The grants of one reader. For one thread at a time."""
+
+    def __init__(self, log: Log, key: str, backlog: Backlog, *, is_durable: bool, is_new: bool) -> None:
+        self._key, self._backlog, self._is_durable = key, backlog, is_durable
+        #: Leases of consumers that are gone without a word, by what their clients call them.
+        self._absent: dict[str, int] = {}
+        #: Who holds messages for those of the store's last life.
+        self._returning: dict[str, int] = {}
+        #: Who gets messages that this turn stores.
+        self._foreseen: list[Foreseen] = []
+        #: Up to where an earlier version may have given messages out.
+        self._given_below = 0
+        if is_durable and not is_new:
+            takers = json.loads(log.get(f"takers/{key}") or b"{}")
+            self._absent = takers if isinstance(takers, dict) else {}
+            if (found := log.get(f"given/{key}")) is not None:
+                self._given_below = min(_OFFSET.unpack(found)[0], log.end)
+                backlog.presume(0, self._given_below)
+
+    # Consumers come and go.
+
+    def note_takers(self, core: Core, consumers: Iterable[Consumer]) -> None:
+        """Note who may hand messages over, for the next life of the store."""
+        granted = self._backlog.granted
+        self._absent = {
+            taker: lease
+            for taker, lease in self._absent.items()
+            if taker in self._returning or granted(lease)
+        }
+        if not self._is_durable:
+            return
+        takers = self._absent | {each.taker: each.lease for each in consumers}
+        core.turn.put(f"takers/{self._key}", json.dumps(takers).encode() if takers else None)
+        if self._given_below:
+            core.turn.delivered(self._key, 0, self._given_below, 0, 0)
+            core.turn.put(f"given/{self._key}", None)
+            self._given_below = 0
+
+    def forget(self, core: Core) -> None:
+        """The reader ends."""
+        core.turn.put(f"takers/{self._key}", None)
+        if self._given_below:
+            core.turn.put(f"given/{self._key}", None)
+
+    def end(self, core: Core, consumer: Consumer) -> None:
+        """A consumer ended itself, and what it had went back."""
+        self._end_lease(core, consumer.lease)
+
+    def _end_lease(self, core: Core, lease: int) -> None:
+        if self._is_durable:
+            core.turn.lease_over(self._key, lease)
+
+    def lose(self, consumer: Consumer) -> None:
+        """A consumer is gone without a word."""
+        self._absent[consumer.taker] = consumer.lease
+
+    # Consumers of the store's last life.
+
+    def hold(self, now_us: int) -> bool:
+        """The store starts: keep what was granted for those it was granted to; whether there is some."""
+        for at, (taker, lease) in enumerate(self._absent.items()):
+            holder = _RETURNING_FROM + at
+            self._backlog.attach(holder)
+            self._backlog.take_these(holder, self._backlog.granted(lease), now_us)
+            if self._backlog.has(holder, ALL):
+                self._returning[taker] = holder
+            else:
+                self._backlog.detach(holder, [], now_us)
+        return bool(self._returning)
+
+    @property
+    def held(self) -> int:
+        """How many messages are kept for consumers of the store's last life."""
+        return sum(self._backlog.has(holder, ALL) for holder in self._returning.values())
+
+    def let_go(self, now_us: int, takers: Iterable[str] | None = None) -> None:
+        """These consumers of the store's last life are back, or had their time: others may have the rest."""
+        for taker in list(self._returning) if takers is None else takers:
+            if (holder := self._returning.pop(taker, None)) is not None:
+                self._backlog.detach(holder, ALL, now_us)
+
+    def absolve(self, core: Core, takers: Iterable[str]) -> None:
+        """These said what they handed over: no program received the rest from them."""
+        for taker in takers:
+            if (lease := self._absent.pop(taker, None)) is not None:
+                self._backlog.absolve(lease)
+                self._end_lease(core, lease)
+
+    # Messages.
+
+    def presume(self, core: Core, runs: Runs) -> None:
+        """Programs may have received these messages, both ends included: those are marked."""
+        for first, last in runs:
+            for start, end in self._backlog.presume(first, last + 1):
+                self._mark(core, start, end)
+
+    def _mark(self, core: Core, start: int, end: int) -> None:
+        if self._is_durable:
+            core.turn.delivered(self._key, start, end, 0, 0)
+
+    def grant(
+        self, core: Core, lease: int, first: int, runs: list[tuple[int, int]], marked: list[int]
+    ) -> bool:
+        """Note messages, from the `first` on, that a consumer is about to be sent; whether that is durable.
+
+        Those that an absent consumer was granted are `marked`, and stay so, whatever that one says.
+        """
+        if not self._is_durable:
+            return True
+        for start, end, _ in self._backlog.runs_of([(offset, 0) for offset in marked]):
+            self._mark(core, start, end)
+        end = runs[-1][1]
+        for each in self._foreseen:
+            if each.lease == lease and each.first <= first and end <= each.end and not marked:
+                each.given_to = max(each.given_to, end)
+                return True
+        for start, stop in runs:
+            core.turn.granted(self._key, start, stop, lease)
+        return False
+
+    def revoke(self, core: Core, number: int, runs: Runs) -> None:
+        """A consumer gives back what it has of these: it is granted no longer."""
+        if self._is_durable:
+            for first, end in self._backlog.weigh(number, runs)[0]:
+                core.turn.revoked(self._key, first, end)
+
+    def foresee(self, core: Core, turns: list[tuple[int, int, Consumer]]) -> None:
+        """Consumers will be given rows of the turn under way: the first, the one after the last, who."""
+        if self._is_durable:
+            for first, end, consumer in turns:
+                core.turn.grant_rows(self._key, first, end, consumer.lease)
+                self._foreseen.append(Foreseen(first, end, consumer.lease))
+
+    def stored(self, first: int | None) -> None:
+        """The turn is appended, its rows from an offset on; none if there was no room for them."""
+        if first is None:
+            self._foreseen.clear()
+            return
+        for each in self._foreseen:
+            each.first, each.end = first + each.first, first + each.end
+
+    def given(self, core: Core) -> None:
+        """Everything that can be was given out: what was foreseen and did not happen is granted no longer."""
+        ready, waiting, _ = self._backlog.counts
+        if ready or waiting:
+            for each in self._foreseen:
+                if (start := max(each.first, each.given_to)) < each.end:
+                    core.turn.revoked(self._key, start, each.end)
+        self._foreseen.clear()
