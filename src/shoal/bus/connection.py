@@ -218,7 +218,7 @@ class Connection:
             self.node.add_tcp(
                 (config.domain, config.domain_number()),
                 (config.resume_s, config.connections_max),
-                (config.heartbeat_s, config.missed_heartbeats_max),
+                (_heartbeat_s(config), config.missed_heartbeats_max),
                 config.window_bytes,
             )
         return self._keep_links()
@@ -769,6 +769,15 @@ def closing_on_error(connection: Connection) -> Iterator[None]:
         connection.closed = True
         connection.shut_down()
         raise
+
+
+#: A program that registries sent to a daemon has heartbeats so often: it suspects a silent daemon soon.
+_LOCATED_HEARTBEAT_S = 0.4
+
+
+def _heartbeat_s(config: ConnectionConfig) -> float:
+    located = config.scheme == "locate"
+    return min(config.heartbeat_s, _LOCATED_HEARTBEAT_S) if located else config.heartbeat_s
 
 
 def _node(config: ConnectionConfig) -> _core.Node:

@@ -163,6 +163,20 @@ class LinkReconnecting:
 
 
 @dataclass(frozen=True, slots=True)
+class Roamed:
+    """The program is connected to another daemon than before."""
+
+    #: The address that `connect` was given.
+    link: str
+    #: The daemon before.
+    from_url: str
+    #: The daemon now.
+    to_url: str
+    #: The link broke, the daemon was silent, full or left, or another one answers faster.
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class LinkRefused:
     """A program connected and was not let in."""
 
@@ -227,6 +241,7 @@ Event = (
     | LinkDown
     | LinkReconnecting
     | LinkRefused
+    | Roamed
     | EventsDropped
     | StoreUp
     | StoreDown

@@ -37,6 +37,8 @@ log = logging.getLogger("shoal.daemon")
 
 #: How long closing waits for those who lack something.
 LINGER_S = 5.0
+#: A daemon that leaves looks so often whether its programs have gone, and tells them where to go again.
+DRAIN_TURN_S, SEND_AWAY_S = 0.05, 1.5
 #: Events noted before it looks after its links again.
 EVENTS_MAX = 1000
 
@@ -61,6 +63,7 @@ class Daemon:
         self._registering: Registering | None = None
         self._host: Host | None = None
         self._cpu = (0.0, self._began_s)
+        self._send_away_at = 0.0
         self._capacity = CapacityWatch()
         self.bus = Bus(config.connection)
         self._guard = self._guard_of(config)
@@ -213,7 +216,7 @@ class Daemon:
                 publisher=f"{self.bus.publisher:016x}",
                 name=config.name,
                 endpoints=self._links.endpoints(advertised or address),
-                connections_max=config.connection.connections_max,
+                connections_max=0 if self._is_leaving else config.connection.connections_max,
                 cores=os.cpu_count() or 1,
                 roles=tuple(name for name, on in dataclasses.asdict(config.roles).items() if on),
                 version=_core.__version__,
@@ -228,6 +231,59 @@ class Daemon:
         cores = os.cpu_count() or 1
         return min(max((used - before) / max(now - since, 0.1) / cores, 0.0), 1.0)
 
+    def begin_drain(self) -> None:
+        """Let no program in any more, and send those that are here to other daemons. Other links stay."""
+        with self._lock:
+            guard, registering = self._guard, self._registering
+            if guard is None or guard.is_leaving or self._closed:
+                return
+            guard.is_leaving = True
+        notices.DRAINING(name=self.config.name, programs=len(self._programs())).log(log)
+        if registering is not None:
+            # Registries send nobody here any more, and say who has room.
+            registering.refresh()
+        self._send_away()
+
+    def end_drain(self) -> None:
+        """Let programs in again."""
+        with self._lock:
+            if self._guard is None or not self._guard.is_leaving:
+                return
+            self._guard.is_leaving = False
+            registering = self._registering
+        notices.DRAIN_ENDED(name=self.config.name).log(log)
+        if registering is not None:
+            registering.refresh()
+
+    def drain(self, patience_s: float) -> int:
+        """Drain, and wait until the programs have gone: how many stayed."""
+        self.begin_drain()
+        guard, until = self._guard, time.monotonic() + patience_s
+        while guard is not None and guard.is_leaving and self._programs() and time.monotonic() < until:
+            self.turn(DRAIN_TURN_S)
+        return len(self._programs()) if guard is not None and guard.is_leaving else 0
+
+    def _programs(self) -> dict[int, str]:
+        """Programs that connected here, and are no daemons: publishers, and the scheme they came by."""
+        guard, keeper = self._guard, self.bus._connection.links
+        if guard is None or keeper is None:
+            return {}
+        return {
+            state.publisher: state.url.partition(":")[0]
+            for state in keeper.states()
+            if state.role == "accept" and state.state == "up" and not guard.is_daemon(state.publisher)
+        }
+
+    def _send_away(self) -> None:
+        """Tell programs where to go; again after a while, because some may not have found room there."""
+        guard, keeper, now = self._guard, self.bus._connection.links, time.monotonic()
+        if guard is None or keeper is None or not guard.is_leaving or now < self._send_away_at:
+            return
+        self._send_away_at = now + SEND_AWAY_S
+        for publisher, scheme in self._programs().items():
+            if places := guard.elsewhere(scheme):
+                keeper.redirect(publisher, places)
+
     def turn(self, timeout_s: float) -> None:
         """Look after links for so long, and note what happens: to be called again and again."""
         for event in itertools.islice(self.bus.events(timeout_s=timeout_s), EVENTS_MAX):
@@ -235,6 +291,7 @@ class Daemon:
         with self._lock:
             if not self._closed:
                 self._links.turn()
+                self._send_away()
                 self._note_capacity(self._capacity.turn(time.monotonic(), self._counted))
 
     def close(self, linger_s: float = LINGER_S) -> None:
@@ -260,6 +317,10 @@ class Daemon:
         """Where health and metrics are, if they are anywhere."""
         return None if self._http is None else self._http.url
 
+    @property
+    def _is_leaving(self) -> bool:
+        return self._guard is not None and self._guard.is_leaving
+
     def status(self) -> dict[str, Any]:
         """What it is, and how: what `/status` shows, and `shoal nodes` asks for."""
         with self._lock:
@@ -271,6 +332,7 @@ class Daemon:
                 "publisher": f"{self.bus.publisher:016x}",
                 "roles": [name for name, on in dataclasses.asdict(self.config.roles).items() if on],
                 "uptime_s": time.monotonic() - self._began_s,
+                "draining": self._is_leaving,
                 "healthy": not trouble,
                 "trouble": "; ".join(trouble),
                 "members": len(self.bus.members),

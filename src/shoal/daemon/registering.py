@@ -82,6 +82,15 @@ class Registering:
         for one in self._ones:
             start(one.thread)
 
+    def refresh(self, patience_s: float = LEAVE_S) -> None:
+        """Register again at once, and wait until registries answered, for a while."""
+        before = [(one, one.answers) for one in self._ones if one.is_there]
+        for one, _ in before:
+            one.hurry()
+        until = time.monotonic() + patience_s
+        while any(one.answers == count for one, count in before) and time.monotonic() < until:
+            time.sleep(0.01)
+
     def close(self) -> None:
         """Say goodbye, and end the threads."""
         self._stopped.set()
@@ -115,10 +124,23 @@ class _Registration:
         self._key, self._echo, self._stamp, self._daemons = b"", b"", 0, 0
         #: Whether a datagram came since the registration before the last.
         self._hears = True
+        self._hurries = False
+        #: How often the registry answered a registration.
+        self.answers = 0
         self._refresh_s = AGAIN_S
         #: Whether the registry answered last time; unknown before the first.
         self._is_there: bool | None = None
         self.thread = threading.Thread(target=self._run, name="shoal-registry", daemon=True)
+
+    @property
+    def is_there(self) -> bool:
+        """Whether the registry answered last time."""
+        return bool(self._is_there)
+
+    def hurry(self) -> None:
+        """Have the thread register at once."""
+        self._hurries = True
+        self.wake()
 
     def wake(self) -> None:
         """Have the thread look whether it is to end."""
@@ -141,6 +163,7 @@ class _Registration:
             self._udp.close()
 
     def _register(self) -> None:
+        self._hurries = False
         record = self._record(self._client.own_address())
         answer = self._client.register(record, self._port, self._echo or None, self.secret)
         self._key, self._refresh_s = answer.key, answer.refresh_s
@@ -151,6 +174,7 @@ class _Registration:
         if answer.stamp != self._stamp or self._guard.wants_loads:
             self._pull()
         self._note(True, "")
+        self.answers += 1
 
     def _pull(self) -> None:
         self._use(self._client.listing())
@@ -164,16 +188,19 @@ class _Registration:
     def _hear(self, until: float) -> None:
         """Hear of changes until it is time to register again: by datagram, or by asking if none comes."""
         if not self._hears:
-            while not self._stopped.is_set() and (left_s := until - time.monotonic()) > 0:
+            while not self._is_called() and (left_s := until - time.monotonic()) > 0:
                 self._use(self._client.listing(self._stamp, min(POLL_S, left_s)))
             # What came meanwhile is heard now.
             until = time.monotonic() + 0.001
         self._hears = self._hear_datagrams(until)
 
+    def _is_called(self) -> bool:
+        return self._hurries or self._stopped.is_set()
+
     def _hear_datagrams(self, until: float) -> bool:
         """Hear datagrams: whether one came."""
         came = False
-        while not self._stopped.is_set() and (left_s := until - time.monotonic()) > 0:
+        while not self._is_called() and (left_s := until - time.monotonic()) > 0:
             self._udp.settimeout(left_s)
             try:
                 datagram, _ = self._udp.recvfrom(STAMP_BYTES + 1)

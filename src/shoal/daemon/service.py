@@ -15,6 +15,7 @@ from shoal.daemon import notify
 from shoal.daemon.config import DaemonConfig, load
 from shoal.daemon.daemon import Daemon
 from shoal.daemon.logs import Logs
+from shoal.daemon.running import Running
 from shoal.errors import ShoalError
 from shoal.messages import daemon as notices
 from shoal.system import raise_descriptor_limit
@@ -23,6 +24,8 @@ log = logging.getLogger("shoal.daemon")
 
 #: How often the daemon looks after itself at the least.
 TURN_S = 0.5
+#: A daemon that ends gives its programs this time to go to other daemons, and looks for signals meanwhile.
+LEAVE_S, DRAIN_STEP_S = 8.0, 0.25
 #: Descriptors for all but connections: its own links, files, HTTP, and those that are kept free.
 DESCRIPTORS_BESIDE = 64
 
@@ -33,6 +36,8 @@ class Signals:
     def __init__(self) -> None:
         self.ended = threading.Event()
         self.reload = threading.Event()
+        #: Whether programs are to be sent elsewhere; `None` if no signal said so.
+        self.drain: bool | None = None
 
     def end(self, _number: int, _frame: FrameType | None) -> None:
         """SIGTERM, SIGINT."""
@@ -42,12 +47,22 @@ class Signals:
         """SIGHUP."""
         self.reload.set()
 
+    def begin_drain(self, _number: int, _frame: FrameType | None) -> None:
+        """SIGUSR1."""
+        self.drain = True
+
+    def end_drain(self, _number: int, _frame: FrameType | None) -> None:
+        """SIGUSR2."""
+        self.drain = False
+
     @contextlib.contextmanager
     def caught(self) -> Iterator[None]:
         """Catch them while this lasts."""
         handlers = {signal.SIGTERM: self.end, signal.SIGINT: self.end}
         if sys.platform != "win32":
             handlers[signal.SIGHUP] = self.again
+            handlers[signal.SIGUSR1] = self.begin_drain
+            handlers[signal.SIGUSR2] = self.end_drain
         before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
         try:
             yield
@@ -72,8 +87,10 @@ def run(path: Path) -> None:
             with Daemon(config) as daemon:
                 notices.READY(name=config.name, what=_what(daemon)).log(log)
                 notify.ready(_what(daemon))
-                _loop(daemon, path, signals, logs)
+                with Running(config):
+                    _loop(daemon, path, signals, logs)
                 notify.stopping()
+                _leave(daemon, signals)
                 notices.ENDED(name=daemon.config.name).log(log)
     finally:
         logs.close()
@@ -88,10 +105,23 @@ def _loop(daemon: Daemon, path: Path, signals: Signals, logs: Logs) -> None:
             notify.reloading()
             _reload(daemon, path, logs)
             notify.ready(_what(daemon))
+        if (wanted := signals.drain) is not None:
+            signals.drain = None
+            daemon.begin_drain() if wanted else daemon.end_drain()
         daemon.turn(TURN_S)
         if watchdog_s is not None and time.monotonic() - fed_s >= watchdog_s:
             fed_s = time.monotonic()
             notify.alive()
+
+
+def _leave(daemon: Daemon, signals: Signals) -> None:
+    """Send programs to other daemons; a second signal ends it at once."""
+    signals.ended.clear()
+    until = time.monotonic() + LEAVE_S
+    daemon.begin_drain()
+    while not signals.ended.is_set() and time.monotonic() < until:
+        if not daemon.drain(DRAIN_STEP_S):
+            return
 
 
 def _reload(daemon: Daemon, path: Path, logs: Logs) -> None:

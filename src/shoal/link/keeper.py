@@ -11,7 +11,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Union
 
 from shoal import _core
 from shoal.bus.events import Event, LinkDown, LinkReconnecting, LinkRefused, LinkUp
@@ -28,6 +28,7 @@ from shoal.link.dialler import Dialler
 from shoal.link.listeners import Listeners
 from shoal.link.meeting import Meeting
 from shoal.link.pump import Pump
+from shoal.link.redirect import places_of
 from shoal.link.state import LinkState, State
 from shoal.link.transport import Channel, Listening, Transport
 from shoal.link.words import plain, words
@@ -35,6 +36,8 @@ from shoal.system import Readable
 
 if TYPE_CHECKING:
     from shoal.link.locating import Locator
+    from shoal.link.registry_client import Located
+    from shoal.link.roaming import Measured, Roaming
 
 #: The thread looks at least so often, should a wake-up ever be missed.
 _SLEEP_MAX_S = 5.0
@@ -48,7 +51,7 @@ log = logging.getLogger("shoal.link")
 
 #: What came of an attempt: addresses to try, a daemon that a registry chose, a channel that is there, or why
 #: there is none.
-_Found = list[str] | Target | Channel | Exception
+_Found = Union[list[str], Target, Channel, Exception, "Located", "Measured"]
 
 
 class Keeper:
@@ -103,10 +106,52 @@ class Keeper:
         longest_s = self._config.reconnect_max_s
         dialler = Dialler(target, backoff=Backoff(longest_s), refused_s=longest_s, cost=cost)
         dialler.inside, dialler.locator = inside, locator
+        if locator is not None:
+            dialler.roaming = self._roaming(dialler)
         with self._lock:
             self._diallers.append(dialler)
         self._bell.ring(0)
         return dialler
+
+    def _roaming(self, dialler: Dialler) -> "Roaming":
+        # Few connections move.
+        from shoal.link.roaming import Roaming
+
+        return Roaming(self, dialler, dialler.locator, time.monotonic())
+
+    def beside(self, dialler: Dialler, place: Target) -> Dialler:
+        """Open a link beside one that is to move there."""
+        second = Dialler(place, backoff=Backoff(1.0), refused_s=1.0, cost=dialler.cost)
+        second.url = dialler.url
+        try:
+            self._prepare(place)
+        except ConfigError as error:
+            second.refuse(time.monotonic(), str(error))
+            return second
+        with self._lock:
+            self._diallers.append(second)
+        self._bell.ring(0)
+        return second
+
+    def part(self, connection: int) -> None:
+        """Say goodbye on a connection once everything was sent."""
+        self._links.part(connection)
+
+    def find_out(self, dialler: Dialler, find: "Callable[[], Located | Measured]") -> None:
+        """Find something out about daemons, on a thread of its own."""
+        self._find(time.monotonic(), dialler, find)
+
+    def tell(self, event: Event) -> None:
+        """Tell the program."""
+        self._say(event)
+
+    def redirect(self, publisher: int, places: str) -> bool:
+        """Send the program with this publisher elsewhere: whether it is connected."""
+        for session in self._links.states():
+            if session["publisher"] == publisher and session["connection"]:
+                self._links.redirect(session["connection"], places)
+                return True
+        return False
 
     def listen(
         self, target: Target, admit: Decide | None = None, cost: int | None = None, spare: int = 0
@@ -291,6 +336,7 @@ class Keeper:
         diallers, up = self._copy(), self._publishers()
         due = [at for dialler in diallers if (at := dialler.due_at(up)) is not None]
         due += [dialler.greet_by for dialler in diallers if dialler.is_greeting]
+        due += [dialler.roaming.due_at(now) for dialler in diallers if dialler.roaming is not None]
         return min(max(min(due, default=now + _SLEEP_MAX_S) - now, 0.0), _SLEEP_MAX_S)
 
     def unreached(self) -> list[str]:
@@ -340,9 +386,11 @@ class Keeper:
                 self._carry(now, dialler, found)
             elif isinstance(found, Target):
                 self._use_located(now, dialler, found)
-            else:
+            elif isinstance(found, list):
                 dialler.addresses = found
                 self._dial(now, dialler)
+            elif dialler.roaming is not None:
+                dialler.roaming.on_found(now, found)
         for dialler in self._copy():
             if dialler.is_greeting and now >= dialler.greet_by:
                 # The extension tells the rest as news.
@@ -354,6 +402,9 @@ class Keeper:
             self._meeting.turn()
         for full in self._listeners.take_full(now):
             self._say(full)
+        for dialler in self._copy():
+            if dialler.roaming is not None:
+                dialler.roaming.turn(now)
         up = self._publishers()
         for dialler in self._copy():
             at = dialler.due_at(up)
@@ -367,7 +418,7 @@ class Keeper:
         dialler.begin()
         if dialler.inside is not None:
             self._join(now, dialler, dialler.inside())
-        elif dialler.locator is not None and not dialler.addresses:
+        elif dialler.locator is not None and not dialler.addresses and not dialler.is_sent:
             dialler.locator.avoid(dialler.target)
             self._find(now, dialler, dialler.locator.find)
         else:
@@ -473,6 +524,9 @@ class Keeper:
         if kind == "asks":
             self._listeners.ask(news)
             return
+        if kind == "redirected":
+            self._on_redirect(now, number, news["why"])
+            return
         dialler = next((one for one in self._copy() if one.connection == number), None)
         listener = self._listeners.get(news["listener"])
         address = news["address"]
@@ -484,6 +538,8 @@ class Keeper:
             end = dialler or listener
             self._links.set_cost(news["publisher"], None if end is None else end.cost)
             self._say(LinkUp(url, news["node"], address, news["resumed"], news["identity"]))
+            if dialler is not None and dialler.roaming is not None:
+                dialler.roaming.on_up(now, news["node"])
         elif number in self._up:
             url, address = self._up.pop(number)
             left = kind in ("left", "closed")
@@ -495,6 +551,16 @@ class Keeper:
             self._say(LinkRefused(url, address, news["why"]))
         if dialler is not None and delay_s is not None:
             self._say_reconnecting(dialler, delay_s)
+
+    def _on_redirect(self, now: float, number: int, places: str) -> None:
+        """The other end asks us to go elsewhere: only programs that connected there do."""
+        dialler = next((one for one in self._copy() if one.connection == number), None)
+        if dialler is None or dialler.state != "up" or self._config.router:
+            return
+        if dialler.roaming is None:
+            dialler.roaming = self._roaming(dialler)
+            dialler.roaming.on_up(now, dialler.node)
+        dialler.roaming.on_redirect(now, places_of(places, dialler.target))
 
     def _say_reconnecting(self, dialler: Dialler, delay_s: float) -> None:
         # If it is required, `connect` raises: nothing is tried again then.

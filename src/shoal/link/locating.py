@@ -13,7 +13,7 @@ import os
 import random
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -22,12 +22,14 @@ from shoal.config.tokens import TokenSource
 from shoal.errors import LinkError, LinkRefusedError, ShoalError
 from shoal.link.address import Target
 from shoal.link.directory import endpoint_of
-from shoal.link.registry_client import Candidate, RegistryClient
+from shoal.link.registry_client import Candidate, Located, RegistryClient
 
 #: A locator avoids a daemon that failed for this time.
 AVOID_S = 30.0
 #: A locator uses the last answer for this time while no registry answers.
 KEEP_S = 24 * 3600.0
+#: Daemons whose addresses are remembered.
+KNOWN_MAX = 64
 
 
 def registry_urls(places: str) -> list[str]:
@@ -88,9 +90,27 @@ class Locator:
             found = self._ask(avoided) or (self._ask(()) if avoided else [])
             if not found:
                 raise LinkError("No daemon of the domain has a free connection that can be reached.")
-            best = found[0]
-            self._last[best.endpoint.target] = best.publisher
-            return best.endpoint.target
+            self._know(found[:1])
+            return found[0].endpoint.target
+
+    def better(self, publisher: int | None) -> Located:
+        """Daemons that may be better than the one with this publisher; none if no registry answers."""
+        current = None if publisher is None else f"{publisher:016x}"
+        with self._lock:
+            now = self._clock()
+            avoided = tuple(each for each, until in self._avoided.items() if until > now)
+            for client in random.sample(self._clients, len(self._clients)):
+                with contextlib.suppress(LinkError):
+                    found = client.locate(transport=self._transport, exclude=avoided, current=current)
+                    self._know(found.candidates)
+                    return found
+        return Located(())
+
+    def _know(self, found: Iterable[Candidate]) -> None:
+        """Which daemon is at which address, for the last of them."""
+        self._last.update({each.endpoint.target: each.publisher for each in found})
+        while len(self._last) > KNOWN_MAX:
+            del self._last[next(iter(self._last))]
 
     def avoid(self, target: Target) -> None:
         """A daemon failed: try others first for a while."""

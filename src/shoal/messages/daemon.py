@@ -8,6 +8,8 @@ RELOADED = info(5003, "Read {path} again: {changes}.")
 RELOAD_FAILED = error(5004, "Ignored the changes in {path}: {why}.", "Correct the file, then send SIGHUP.")
 LINK_NOT_OPEN = error(5005, "Cannot open link {link}: {why}. Trying again every {every_s:g} s.")
 LINK_OPEN = info(5006, "Link {link} is open.")
+DRAINING = info(5011, "Daemon {name} sends its programs to other daemons: {programs}.")
+DRAIN_ENDED = info(5012, "Daemon {name} lets programs in again.")
 CAPACITY_LOW = warning(
     5008,
     "Daemon {name} used {load:.0%} of a core for 30 s, at {rate:,.0f} messages/s; messages may wait.",
