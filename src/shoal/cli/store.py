@@ -1,5 +1,6 @@
 """`shoal store`: record topics, and see how a store is."""
 
+import contextlib
 import json as json_module
 import logging
 import signal
@@ -141,6 +142,7 @@ def _retention(record: list[str], keep: list[str], keep_bytes: list[str]) -> dic
 
 def _run(store_config: Any, connection: Any) -> None:
     from shoal.store import Store
+    from shoal.store.answering import answer_for
 
     # Each reader of history takes a descriptor.
     raise_descriptor_limit()
@@ -148,7 +150,7 @@ def _run(store_config: Any, connection: Any) -> None:
     logging.getLogger("shoal.store").setLevel(logging.INFO)
     ended = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: ended.set())
-    with Store(store_config, connection) as running:
+    with Store(store_config, connection) as running, contextlib.closing(answer_for(running)):
         try:
             typer.echo(f"shoal store: {_described(running)}", err=True)
             while not ended.is_set():

@@ -72,12 +72,15 @@ class Acts:
         left = self._waiting(queue) if most is None else most
         moved = 0
         while left > 0:
-            fields = {"queue": queue, "to": to, "selector": selector or None, "messages": min(left, MOVE_MAX)}
-            some = int(self._ask(queue, "move", MOVE_S, **fields)["messages"])
+            some = self._move_some(queue, to, selector, min(left, MOVE_MAX))
             if not some:
                 break
             moved, left = moved + some, left - some
         return {"messages": moved}
+
+    def _move_some(self, queue: str, to: str, selector: str | None, most: int) -> int:
+        fields = {"to": to, "selector": selector or None, "messages": most}
+        return int(self._ask(queue, "move", MOVE_S, **fields)["messages"])
 
     def purge(self, queue: str, selector: str | None) -> dict[str, Any]:
         """Drop what waits in a queue."""
@@ -123,7 +126,11 @@ class Acts:
         return next((int(each["messages"]) for each in queues if each["queue"] == queue), 0)
 
     def _ask(self, queue: str, op: str, timeout_s: float, **fields: Any) -> dict[str, Any]:
-        body = {"op": op, **{name: value for name, value in fields.items() if value is not None}}
+        body = {
+            "op": op,
+            "queue": queue,
+            **{name: value for name, value in fields.items() if value is not None},
+        }
         return self._bus._connection.ask_store(
             body, f"{op} of the queue {queue!r}", timeout_s, memory=True, destination=check_queue_name(queue)
         )

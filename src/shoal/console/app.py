@@ -54,6 +54,6 @@ def make_app(
     async def failed(_request: Request, error: Exception) -> JSONResponse:
         return JSONResponse({"detail": str(error)}, status_of(error))
 
-    for kind in (ShoalError, ValueError, TypeError):
+    for kind in (ShoalError, ValueError):
         app.add_exception_handler(kind, failed)
     return Guard(app, hosts)

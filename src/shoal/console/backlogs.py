@@ -5,7 +5,7 @@ message waits. The store itself lists all queues when it is asked, which costs m
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, cast
 
 from shoal.bus.store_protocol import QUEUES
 from shoal.console.look import Look, count, mapping, mappings, number, rounded, text, texts
@@ -32,6 +32,8 @@ class Backlogs:
         self._stores: dict[str, dict[str, Any]] = {}
         self._queues: dict[str, dict[str, Any]] = {}
         self._subscriptions: dict[str, dict[str, Any]] = {}
+        #: What the stores said of each queue, for rows that need not be made again.
+        self._told: dict[str, Mapping[str, Any]] = {}
         #: Of queues, since when the oldest message waits; of subscriptions, since when no consumer is there.
         self._since: dict[str, float] = {}
         self._rates = Rates()
@@ -62,7 +64,7 @@ class Backlogs:
                     **self._stores.get(name, {}),
                     **_sums(look.stores[name]),
                 }
-            elif look.stores is not None or not self._stores[name]["listed"]:
+            elif look.stores is not None:
                 # Neither its node nor the store itself answers.
                 self._stores[name] = {**self._stores[name], "state": "silent"}
         for name, (_, store) in told.items():
@@ -80,25 +82,33 @@ class Backlogs:
     def _listed(self, look: Look, stores: Mapping[str, Mapping[str, Any]]) -> None:
         self._rates.turn()
         queues: dict[str, dict[str, Any]] = {}
+        told: dict[str, Mapping[str, Any]] = {}
         subscriptions: dict[str, dict[str, Any]] = {}
         for name, status in stores.items():
-            told = mappings(status.get("queues"))
-            dead = {text(each.get("dead_letter")) for each in told}
-            for each in told:
+            listed = mappings(status.get("queues"))
+            dead = {text(each.get("dead_letter")) for each in listed}
+            for each in listed:
                 key = f"{name}/{text(each.get('queue'))}"
-                queues[key] = self._queue(look, key, name, each) | {"dead": text(each.get("queue")) in dead}
+                row = self._queue(look, key, name, each)
+                is_dead = row["name"] in dead
+                queues[key] = row if row.get("dead") is is_dead else {**row, "dead": is_dead}
+                told[key] = each
             for each in mappings(status.get("subscriptions")):
                 key = f"{name}/{text(each.get('key'))}"
                 subscriptions[key] = self._subscription(look, key, name, each)
-        self._queues, self._subscriptions = queues, subscriptions
+        self._queues, self._subscriptions, self._told = queues, subscriptions, told
         self._since = {key: at for key, at in self._since.items() if key in queues or key in subscriptions}
 
     def _queue(self, look: Look, key: str, store: str, told: Mapping[str, Any]) -> dict[str, Any]:
         name, messages = text(told.get("queue")), count(told.get("messages"))
-        growth = self._rates.of((key, "depth"), look.at_s, messages, falls=True)
+        growth = self._rates.of(key, look.at_s, messages, falls=True)
         in_s = self._arrivals.get(key)
         if not messages:
             self._since.pop(key, None)
+        last = self._queues.get(key)
+        is_same = last is not None and last["growth_s"] == growth and last["in_s"] == in_s
+        if last is not None and is_same and self._told.get(key) == told:
+            return last
         return {
             "store": store,
             "name": name,
@@ -141,6 +151,7 @@ class Backlogs:
         }
 
     def _ages(self, look: Look, store: str, told: Iterable[Mapping[str, Any]]) -> None:
+        changed: dict[str, dict[str, Any]] = {}
         for each in told:
             key, age_s = f"{store}/{text(each.get('name'))}", number(each.get("oldest_s"))
             row = self._queues.get(key)
@@ -153,7 +164,9 @@ class Backlogs:
             if since is not None:
                 self._since[key] = since
             if row["since"] != since:
-                self._queues[key] = {**row, "since": since}
+                changed[key] = {**row, "since": since}
+        if changed:
+            self._queues = {**self._queues, **changed}
 
     def _store(
         self, look: Look, name: str, status: Mapping[str, Any], store: Mapping[str, Any]
@@ -184,7 +197,6 @@ class Backlogs:
             "unpublished": count(store.get("unpublished_rows")),
             "flight": text(store.get("flight")),
             "record": texts(store.get("record"), 50),
-            "listed": True,
         }
 
     # --- getters ---
@@ -195,11 +207,11 @@ class Backlogs:
 
     def queues(self) -> dict[str, Row]:
         """The table `queues`."""
-        return dict(self._queues)
+        return cast(dict[str, Row], self._queues)
 
     def subscriptions(self) -> dict[str, Row]:
         """The table `subscriptions`."""
-        return dict(self._subscriptions)
+        return cast(dict[str, Row], self._subscriptions)
 
 
 #: What only the store's own list tells.
@@ -244,7 +256,6 @@ def _blank(name: str) -> dict[str, Any]:
             "host": "",
             "flight": "",
             "record": [],
-            "listed": False,
         }
     )
 

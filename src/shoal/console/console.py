@@ -32,6 +32,8 @@ log = logging.getLogger("shoal.console")
 
 #: How often it looks.
 EVERY_S = 1.0
+#: The same while a node missed a question, and is not known to be silent.
+UNSURE_S = 0.6
 #: Streams of one kind at once: viewers of the state, and live watches of topics.
 VIEWERS_MAX, WATCHES_MAX = 64, 16
 
@@ -75,7 +77,8 @@ class Console:
                 self._say(notices.LOOK_FAILED(why=error))
             if (why := self.parts.access.tokens.refresh()) is not None:
                 self._say(notices.CONSOLE_TOKENS_UNREADABLE(why=why))
-            await asyncio.sleep(max(0.05, began + EVERY_S - time.monotonic()))
+            every_s = UNSURE_S if self.picture.is_unsure else EVERY_S
+            await asyncio.sleep(max(0.05, began + every_s - time.monotonic()))
 
     def _say(self, line: Any) -> None:
         if (admitted := self._limit.admit(line.notice.id, line)) is not None:
@@ -127,6 +130,7 @@ class Console:
                 self.note(caller, what, target, result=f"failed: {why}", of=begun)
                 raise
             self.note(caller, what, target, result="done", of=begun, **result)
+            self.parts.source.hurry()
             return result
 
         return await asyncio.to_thread(run)

@@ -16,7 +16,7 @@ from shoal.console.rates import Rates
 from shoal.console.state import Row
 
 #: Time without an answer after which a node is silent: two questions.
-SILENT_S = 2.2
+SILENT_S = 2.0
 #: How long a node that is silent, or failed, stays in view.
 GONE_S = 120.0
 #: Nodes, and links of one node, that are shown.
@@ -38,12 +38,14 @@ class Nodes:
 
     def __init__(self) -> None:
         self._nodes: dict[int, _Node] = {}
-        #: Nodes that are gone, until they are seen again.
         self._rates = Rates()
+        #: When the last look was.
+        self._at_s = 0.0
 
     def update(self, look: Look) -> None:
         """Take the answers and events of a look."""
         self._rates.turn()
+        self._at_s = look.at_s
         self._note(look.events)
         lans = _Lans(look.statuses)
         for status in look.statuses:
@@ -170,6 +172,14 @@ class Nodes:
     def links(self) -> dict[str, Row]:
         """The table `links`."""
         return {key: row for seen in self._nodes.values() for key, row in seen.links.items()}
+
+    @property
+    def is_unsure(self) -> bool:
+        """Whether a node that is not known to be silent did not answer the last question."""
+        return any(
+            seen.row["answers"] and seen.seen_s < self._at_s and seen.row["state"] not in ("silent", "failed")
+            for seen in self._nodes.values()
+        )
 
     def name_of(self, node: int) -> str:
         """What people call a node."""

@@ -59,6 +59,11 @@ class Picture:
         state.replace("overview", {"domain": self._overview(look.wall_s, nodes, queues, stores)})
         return state.commit()
 
+    @property
+    def is_unsure(self) -> bool:
+        """Whether a node missed a question, and is asked again soon: it may have failed."""
+        return self._nodes.is_unsure
+
     def acknowledge(self, wall_s: float, key: str, who: str) -> bool:
         """Acknowledge an alarm, for every viewer at once; false if there is none of that key."""
         if not self.alarms.acknowledge(wall_s, key, who):

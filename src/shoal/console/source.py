@@ -22,11 +22,11 @@ from shoal.errors import NoReplyError, RemoteError, ShoalError
 from shoal.monitor.answers import TOPIC
 
 #: How long nodes may take for an answer, and a whole round.
-ANSWER_S, ROUND_S = 0.6, 1.5
+ANSWER_S, ROUND_S = 0.5, 1.5
 #: How long a store may take for the list of its queues.
 STATUS_S = 5.0
 #: A list that took t seconds is asked for again after this many times t; and not more often than these.
-COST, QUEUES_EVERY_S, TOPICS_EVERY_S = 50.0, 1.0, 3.0
+COST, QUEUES_EVERY_S, TOPICS_EVERY_S, EVERY_S_MAX = 50.0, 1.0, 3.0, 10.0
 #: Events of one look; others come with the next.
 EVENTS_MAX = 5000
 
@@ -36,6 +36,9 @@ class Source(Protocol):
 
     def look(self) -> Look:
         """Look once. May take a second, on a thread of its own."""
+
+    def hurry(self) -> None:
+        """Ask for everything with the next look: an operator has just changed something. From any thread."""
 
 
 @dataclass(slots=True)
@@ -49,7 +52,7 @@ class _Pace:
         return now_s >= self.next_s
 
     def took(self, began_s: float, ended_s: float) -> None:
-        self.next_s = began_s + max(self.every_s, COST * (ended_s - began_s)) - 0.1
+        self.next_s = began_s + min(max(self.every_s, COST * (ended_s - began_s)), EVERY_S_MAX) - 0.1
 
 
 class BusSource:
@@ -61,6 +64,10 @@ class BusSource:
         self._counts: dict[str, Mapping[str, int]] | None = None
         # It begins to look for stores.
         bus._connection.channel()
+
+    def hurry(self) -> None:
+        """Ask stores for their queues with the next look."""
+        self._queues.next_s = 0.0
 
     def look(self) -> Look:
         """Look once."""

@@ -22,20 +22,26 @@ ROWS_MAX = 20_000
 @dataclass(slots=True)
 class _Table:
     rows: dict[str, Row] = field(default_factory=dict)
+    #: The mapping that they were given in: the same one is no news.
+    given: Mapping[str, Row] | None = None
     #: Rows that were left out.
     omitted: int = 0
-    #: The version of the last change, and the whole table as text in that version, once a viewer asked for
-    #: it.
-    changed_in: int = 0
+    #: The whole table as JSON, once a viewer asked for it.
     text: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Turn:
-    """What changed with one version: for each table that did, its delta as JSON."""
+class Delta:
+    """What changed in a table; as JSON once a viewer asks for it, for all viewers."""
 
-    version: int
-    deltas: Mapping[str, str]
+    def __init__(self, changes: Mapping[str, object]) -> None:
+        self._changes, self._text = changes, ""
+
+    @property
+    def text(self) -> str:
+        """As JSON."""
+        if not self._text:
+            self._text, self._changes = _dumps(self._changes), {}
+        return self._text
 
 
 class State:
@@ -45,32 +51,40 @@ class State:
         self.run = run
         self.version = 0
         self._tables = {name: _Table() for name in tables}
-        self._turns: deque[Turn] = deque(maxlen=TURNS_KEPT)
-        self._deltas: dict[str, str] = {}
+        #: What changed with each of the last versions, by table.
+        self._turns: deque[Mapping[str, Delta]] = deque(maxlen=TURNS_KEPT)
+        self._deltas: dict[str, Delta] = {}
 
     # --- input ---
 
     def replace(self, name: str, rows: Mapping[str, Row]) -> None:
-        """Give a table its rows. Rows that are equal to those before cost no viewer anything."""
+        """Give a table its rows, in a mapping that is not changed later.
+
+        Rows that are equal to those before cost no viewer anything.
+        """
         table = self._tables[name]
+        if rows is table.given:
+            return
+        table.given = rows
         omitted = max(0, len(rows) - ROWS_MAX)
         if omitted:
             rows = dict(list(rows.items())[:ROWS_MAX])
         before = table.rows
-        changed = {key: row for key, row in rows.items() if before.get(key) != row}
+        changed = {
+            key: row for key, row in rows.items() if (old := before.get(key)) is not row and old != row
+        }
         gone = [key for key in before if key not in rows]
         if not (changed or gone or omitted != table.omitted):
             return
         table.rows, table.omitted, table.text = dict(rows), omitted, None
-        table.changed_in = self.version + 1
-        self._deltas[name] = _dumps({"set": changed, "gone": gone, "omitted": omitted})
+        self._deltas[name] = Delta({"set": changed, "gone": gone, "omitted": omitted})
 
     def commit(self) -> bool:
         """End the turn: whether anything changed."""
         if not self._deltas:
             return False
         self.version += 1
-        self._turns.append(Turn(self.version, self._deltas))
+        self._turns.append(self._deltas)
         self._deltas = {}
         return True
 
@@ -105,7 +119,7 @@ class State:
         wanted = set(names)
         turns = list(self._turns)[len(self._turns) - missed :]
         return [
-            self._event(False, {name: turn.deltas[name] for name in turn.deltas if name in wanted})
+            self._event(False, {name: delta.text for name, delta in turn.items() if name in wanted})
             for turn in turns
         ]
 

@@ -21,6 +21,9 @@ COOKIE = "shoal-console-7481"
 class Still:
     """A source of one look."""
 
+    def hurry(self) -> None:
+        pass
+
     def look(self) -> Look:
         queues = [{"queue": "orders", "name": "orders", "messages": 3, "consumers": 1}]
         return Look(at_s=time.monotonic(), wall_s=time.time(), stores={"main": {"queues": queues}})

@@ -153,6 +153,14 @@ def test_a_store_that_nobody_hears_of_any_more_is_silent() -> None:
     assert picture.state.rows("alarms")["store:s"]["active"]
 
 
+def test_a_store_of_its_own_stays_open_between_two_lists() -> None:
+    picture = Picture("run", "d")
+    for at, stores in ((0.0, {"s": {"queues": []}}), (1.0, None), (2.0, None), (3.0, {"s": {"queues": []}})):
+        picture.update(look(at, stores=stores))
+        assert picture.state.rows("stores")["s"]["state"] == "open"
+    assert not picture.state.rows("alarms")
+
+
 def test_a_durable_subscription_without_a_consumer_is_away_since_then() -> None:
     told = {"key": "k", "name": "audit", "durable": True, "messages": 5, "consumers": 1, "patterns": ["a/>"]}
     picture = Picture("run", "d")

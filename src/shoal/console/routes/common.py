@@ -56,7 +56,6 @@ _STATUS: tuple[tuple[type[Exception], int], ...] = (
     (ConfigError, 400),
     (ShoalError, 503),
     (ValueError, 400),
-    (TypeError, 400),
 )
 
 

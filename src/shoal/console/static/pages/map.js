@@ -7,7 +7,7 @@ import { Chart, Facts, Filter, Head, Mark, Side, choose, chosen } from "../parts
 const GAP = 8, PAD = 12, TITLE = 44, MARGIN = 14, LANE = 26;
 const SIZES = [
   { most: 60, width: 152, height: 42, two: true },
-  { most: 240, width: 104, height: 24, two: false },
+  { most: 1000, width: 108, height: 24, two: false },
   { most: Infinity, width: 26, height: 18, two: false, bare: true },
 ];
 const KIND = { up: "", trouble: "warn", silent: "bad", failed: "bad" };
@@ -42,8 +42,8 @@ export function arrange(groups, width) {
   for (const group of groups) {
     const size = SIZES.find((each) => group.nodes.length <= each.most);
     const most = Math.max(1, Math.floor((room - 2 * PAD + GAP) / (size.width + GAP)));
-    // About three times as wide as high.
-    const ideal = Math.max(2, Math.ceil(Math.sqrt((3 * group.nodes.length * size.height) / size.width)));
+    // A small LAN is about three times as wide as high, a large one as wide as the page.
+    const ideal = size.two ? Math.max(2, Math.ceil(Math.sqrt((3 * group.nodes.length * size.height) / size.width))) : most;
     const columns = Math.min(most, ideal, group.nodes.length);
     const rows = Math.ceil(group.nodes.length / columns);
     const box = { group, size, width: Math.max(columns * (size.width + GAP) - GAP + 2 * PAD, Math.min(330, room)), height: rows * (size.height + GAP) - GAP + TITLE + PAD };
