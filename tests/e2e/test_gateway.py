@@ -1,7 +1,9 @@
 """Gateways as processes: as a command, and as the role of a daemon."""
 
+import asyncio
 import json
 import re
+import secrets
 import signal
 import urllib.request
 from pathlib import Path
@@ -11,9 +13,11 @@ from programs import unique_group
 from stomp_program import LostError, StompProgram
 
 import shoal
+from shoal.gateway.frames import encode
 from shoal.processes.daemon import DaemonProcess
 from shoal.processes.gateway import GatewayProcess
 from shoal.processes.store import StoreProcess
+from shoal.system import raise_descriptor_limit
 
 
 def exchange(url: str, bus: shoal.Bus) -> None:
@@ -118,3 +122,36 @@ def test_nothing_with_a_receipt_is_lost_when_gateway_and_store_are_killed(tmp_pa
         assert gateway_process is not None
         gateway_process.send_signal(signal.SIGTERM)
         assert gateway_process.wait(20) == 0
+
+
+async def open_client(port: int, number: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """Connect, subscribe, and return when both were answered."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(encode("CONNECT", [("accept-version", "1.2")]))
+    writer.write(encode("SUBSCRIBE", [("id", "1"), ("destination", "/topic/all"), ("receipt", f"r{number}")]))
+    await reader.readuntil(f"receipt-id:r{number}\n\n\0".encode())
+    return reader, writer
+
+
+def test_a_thousand_clients_get_a_message_each() -> None:
+    count, domain = 1000, f"thousand-{secrets.token_hex(4)}"
+
+    async def clients(port: int, bus: shoal.Bus) -> None:
+        opened = []
+        for first in range(0, count, 50):
+            batch = [open_client(port, number) for number in range(first, first + 50)]
+            opened += await asyncio.gather(*batch)
+        assert bus.wait_for_subscribers("all")
+        bus.publish("all", "hello")
+        for reader, _ in opened:
+            assert (await reader.readuntil(b"hello\0")).count(b"MESSAGE") == 1
+        for _, writer in opened:
+            writer.transport.abort()
+
+    raise_descriptor_limit()
+    with (
+        GatewayProcess(domain) as gateway,
+        shoal.connect(domain=domain, interface="lo") as bus,
+    ):
+        asyncio.run(asyncio.wait_for(clients(gateway.port, bus), 100))
+        exchange(gateway.url, bus)

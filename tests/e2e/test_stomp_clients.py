@@ -15,6 +15,8 @@ import shoal
 import shoal.aio
 from shoal.gateway.config import GatewayConfig
 from shoal.gateway.server import GatewayThread
+from shoal.processes.gateway import GatewayProcess
+from shoal.processes.store import StoreProcess
 
 CLIENT = Path(__file__).parents[2] / "clients" / "js"
 TEST_S = 60
@@ -145,3 +147,35 @@ def test_stomp_py_is_served(gateway: GatewayThread) -> None:
     assert got[3][1] == "out"
     client.disconnect(receipt="bye")
     until(lambda: "bye" in receipts)
+
+
+def test_the_client_for_javascript_repeats_what_it_has_no_receipt_for_and_nothing_is_doubled(
+    node: str, tmp_path: Path
+) -> None:
+    count = 150
+    with StoreProcess(tmp_path / "store") as store, GatewayProcess(store.domain) as gateway:
+        said = []
+        kills = iter([30, 60, 90])
+        kill_at = next(kills)
+        command = [node, CLIENT / "test" / "repeat.mjs", gateway.web_url, str(count)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as program:
+            assert program.stdout is not None
+            for line in program.stdout:
+                said.append(line.strip())
+                if sum(each.startswith("receipt") for each in said) == kill_at and line.startswith("receipt"):
+                    # The store is killed once, the gateway twice.
+                    victim = store if kill_at == 60 else gateway
+                    victim.kill()
+                    victim.start()
+                    kill_at = next(kills, 0)
+        assert program.returncode == 0, said[-20:]
+        assert said.count("state up") == 3, said
+        assert sorted(int(each.split()[1]) for each in said if each.startswith("receipt")) == list(
+            range(1, count + 1)
+        )
+        assert "heard after" in said, "the subscription was restored"
+        with shoal.connect(domain=store.domain, interface="lo") as bus:
+            numbers = [message.body for message in bus.queue("numbers").browse()]
+            copies = [message.body for message in bus.queue("copies").browse()]
+        assert sorted(numbers) == list(range(1, count + 1))
+        assert sorted(copies) == list(range(5, count + 1, 5))

@@ -79,9 +79,10 @@ class Subscription(SubscriptionBase):
             ClosedError: the subscription is closed, and everything that had arrived was received.
         """
         check_count("count_max", count_max)
+        batch: list[Message] | None = []
         while len(self._here) < count_max and (batch := self._refill()):
             self._here.extend(batch)
-        if not self._here and self._refill() is None:
+        if not self._here and batch is None:
             raise everything_received()
         return [self._here.popleft() for _ in range(min(count_max, len(self._here)))]
 

@@ -376,3 +376,15 @@ def test_a_message_that_is_here_is_received_without_waiting_however_often(domain
                 assert message.body == number
 
     asyncio.run(main())
+
+
+def test_a_message_that_comes_while_nothing_is_here_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        async with shoal.aio.connect("inproc://aio-late") as bus:
+            subscription = bus.subscribe("t")
+            late = iter([[], [shoal.Message("t", "late")], []])
+            monkeypatch.setattr(subscription, "_refill", lambda: next(late))
+            got = subscription.receive_nowait() + subscription.receive_nowait()
+            assert [message.body for message in got] == ["late"]
+
+    asyncio.run(main())

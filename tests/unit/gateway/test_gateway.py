@@ -1,9 +1,14 @@
 import asyncio
+import contextlib
 import json
+import random
+import ssl
 
+import pytest
 from place import place
 
 from shoal.config.tokens import Principal, Token, write_principals
+from shoal.gateway.frames import encode
 
 JSON = "application/json"
 
@@ -440,5 +445,62 @@ def test_the_gateway_refuses_more_connections_than_it_may_have():
             await third.open()
             assert (await third.error()).headers["shoal-error"] == "Full"
             await third.close()
+
+    asyncio.run(main())
+
+
+def test_random_bytes_end_a_connection_and_leave_the_others_alone():
+    async def main():
+        rng = random.Random(7)
+        frames = [
+            encode("CONNECT", [("accept-version", "1.2")]),
+            encode("SEND", [("destination", "/topic/a"), ("content-type", "application/json")], b"{"),
+            encode("SUBSCRIBE", [("id", "1"), ("destination", "/topic/>")]),
+            encode("SUBSCRIBE", [("id", "1"), ("destination", "/queue/q"), ("ack", "client")]),
+            encode("ACK", [("id", "1-1")]),
+            encode("BEGIN", [("transaction", "t")]),
+            encode("UNSUBSCRIBE", [("id", "1")]),
+            encode("DISCONNECT", [("receipt", "r")]),
+            b"\n",
+            b"\0",
+        ]
+        async with place(stomp=("tcp://127.0.0.1:0", "ws://127.0.0.1:0")) as here, here.client() as steady:
+            await steady.done("SUBSCRIBE", id="1", destination="/topic/steady")
+            for _ in range(150):
+                port = int(rng.choice(here.gateway.urls).rpartition(":")[2].removesuffix("/stomp"))
+                _, writer = await asyncio.open_connection("127.0.0.1", port)
+                for _ in range(rng.randrange(1, 8)):
+                    data = bytearray(rng.choice(frames))
+                    for _ in range(rng.choice((0, 0, 1, 5))):
+                        data[rng.randrange(len(data))] = rng.randrange(256)
+                    writer.write(data)
+                if rng.random() < 0.5:
+                    await asyncio.sleep(0.005)
+                writer.transport.abort()
+            await steady.done("SEND", b"x", destination="/topic/steady")
+            assert (await steady.message()).body == b"x"
+            async with asyncio.timeout(10):
+                while here.gateway.status()["connections"] > 1:
+                    await asyncio.sleep(0.01)
+
+    asyncio.run(main())
+
+
+def test_clients_connect_over_tls(tmp_path):
+    pytest.importorskip("cryptography")
+    from shoal.link.authority import make_self_signed
+
+    async def main():
+        make_self_signed(tmp_path / "gw.pem", tmp_path / "gw.key", "gw", ["127.0.0.1"], 1)
+        config = {"tls_cert": tmp_path / "gw.pem", "tls_key": tmp_path / "gw.key"}
+        async with place(stomp=("tls://127.0.0.1:0",), **config) as here:
+            context = ssl.create_default_context(cafile=tmp_path / "gw.pem")
+            port = int(here.gateway.urls[0].rpartition(":")[2])
+            reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context)
+            writer.write(encode("CONNECT", [("accept-version", "1.2")]))
+            assert (await reader.readline()) == b"CONNECTED\n"
+            writer.close()
+            with contextlib.suppress(OSError):
+                await writer.wait_closed()
 
     asyncio.run(main())
