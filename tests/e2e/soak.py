@@ -19,7 +19,7 @@ RECEIVE_WINDOW_BYTES = 1 << 20
 #: repair may still have been empty then.
 GROWTH_BYTES_MAX = 24 << 20
 #: What a visitor that does not read may say when it leaves, beside the names of members that were stopped.
-LOSSES = r"SHOAL-210[12] Lost |SHOAL-2112 \d+ similar warnings suppressed \((MessagesLost|MemberSlow)\)"
+LOSSES = r"SHOAL-210[12] Lost |SHOAL-2112 Similar warnings suppressed: \d+ \((MessagesLost|MemberSlow)\)"
 #: A member that a busy machine lets wait for less is not left behind; one that is stopped is.
 SLOW_AFTER_S = 2.0
 #: A member that says nothing for five of them is taken for dead.

@@ -250,7 +250,7 @@ pub enum TopicError {
         bytes: usize,
     },
     /// A level, tag or value without a character.
-    #[error("the level at position {position} is empty")]
+    #[error("{}", empty_level(*position))]
     EmptyLevel {
         /// Where it would start.
         position: usize,
@@ -309,4 +309,11 @@ pub enum TopicError {
         /// Where the text ends.
         position: usize,
     },
+}
+
+fn empty_level(position: usize) -> String {
+    match position {
+        0 => "it must not start with '/'".to_owned(),
+        _ => format!("the level at position {position} is empty"),
+    }
 }

@@ -133,7 +133,7 @@ mod tests {
     fn a_bad_topic_is_refused_with_the_position() {
         assert_eq!(error(""), "a topic must have at least one level");
         assert_eq!(error("a//b"), "the level at position 2 is empty");
-        assert_eq!(error("/a"), "the level at position 0 is empty");
+        assert_eq!(error("/a"), "it must not start with '/'");
         assert_eq!(error("a/"), "the level at position 2 is empty");
         assert_eq!(error("a/b*/c"), "'*' at position 3: a wildcard may be subscribed to, not published to");
         assert_eq!(error("ä/>"), "'>' at position 3: a wildcard may be subscribed to, not published to");

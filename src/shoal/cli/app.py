@@ -1,6 +1,7 @@
 """The root of the `shoal` command. A sub-command's module is imported when it is used, not before."""
 
 import importlib
+from collections.abc import Iterable
 from typing import Any
 
 import typer
@@ -22,7 +23,7 @@ COMMANDS = {
     "gateway": "Let STOMP clients, and browsers, take part.",
     "nodes": "Print the nodes of the domain, as a table or a picture.",
     "links": "Print the links between them, as a table or a picture.",
-    "store": "Record topics, and see how a store is.",
+    "store": "Run a store, or inspect one.",
     "history": "Look at what a store recorded.",
     "token": "Make and remove the tokens that a store's clients show.",
     "access": "Show which principal may do what, by the access rules.",
@@ -44,16 +45,61 @@ ENTRY_POINTS = "shoal.commands"
 ELSEWHERE = {"bench": "shoal-bench"}
 
 
-def _closest(name: str) -> str | None:
+#: What people call commands of other tools' that are here under another name.
+ALIASES = {
+    **dict.fromkeys(("browse", "show", "view"), "peek"),
+    **dict.fromkeys(("produce", "emit"), "pub"),
+    **dict.fromkeys(("consume", "listen", "tail"), "sub"),
+    **dict.fromkeys(("ls", "queues"), "list"),
+    **dict.fromkeys(("get", "take"), "receive"),
+    **dict.fromkeys(("create", "add"), "declare"),
+    **dict.fromkeys(("serve", "server", "broker"), "daemon"),
+}
+
+
+def _closest(name: str, commands: Iterable[str]) -> str | None:
     """The command that was probably meant: `publish` and `pbu` are `pub`."""
     import difflib
 
-    longer = [command for command in COMMANDS if name.startswith(command)]
-    return next(iter(longer or difflib.get_close_matches(name, COMMANDS, n=1)), None)
+    commands = list(commands)
+    likely = [command for command in commands if name.startswith(command) or ALIASES.get(name) == command]
+    return next(iter(likely or difflib.get_close_matches(name, commands, n=1)), None)
 
 
-class Commands(TyperGroup):
-    """The sub-commands. Contexts and formatters are of whichever `click` comes with `typer`."""
+class Group(TyperGroup):
+    """Sub-commands that are suggested, and described by a whole sentence.
+
+    Contexts and formatters are of whichever `click` comes with `typer`.
+    """
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Suggest a command for one that is not known, without importing all of them."""
+        known = self.list_commands(ctx)
+        if args and args[0] not in known and not args[0].startswith("-"):
+            close = _closest(args[0], known)
+            advice = f"Commands: {', '.join(known)}." if close is None else f"Did you mean {close!r}?"
+            ctx.fail(f"No such command {args[0]!r}. {advice}")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """List the commands, each with the first sentence of its help."""
+        found: list[tuple[str, Any]] = [
+            (name, self.get_command(ctx, name)) for name in self.list_commands(ctx)
+        ]
+        rows = [(name, _sentence(command.help)) for name, command in found]
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
+
+
+def _sentence(text: str | None) -> str:
+    """The first sentence of a help text."""
+    paragraph = " ".join((text or "").partition("\n\n")[0].split())
+    first, ends, _ = paragraph.partition(". ")
+    return first + ends.rstrip()
+
+
+class Commands(Group):
+    """The commands of the table, each imported when it is used."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         """In the order of the table."""
@@ -72,14 +118,6 @@ class Commands(TyperGroup):
             app.command(cmd_name, epilog=getattr(module, "EPILOG", None))(getattr(module, cmd_name))
         return _command(cmd_name, app)
 
-    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Suggest a command for one that is not known, without importing all of them."""
-        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
-            close = _closest(args[0])
-            advice = f"Commands: {', '.join(COMMANDS)}." if close is None else f"Did you mean {close!r}?"
-            ctx.fail(f"No such command {args[0]!r}. {advice}")
-        return super().resolve_command(ctx, args)
-
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """List the commands from the table."""
         with formatter.section("Commands"):
@@ -89,6 +127,7 @@ class Commands(TyperGroup):
 def _command(name: str, app: typer.Typer) -> Any:
     """A command with the same plain look as all others."""
     app.rich_markup_mode = None
+    app.info.cls = Group
     command = typer.main.get_command(app)
     command.name = name
     return command

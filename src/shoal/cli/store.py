@@ -1,4 +1,4 @@
-"""`shoal store`: record topics, and see how a store is."""
+"""`shoal store`: run a store, or inspect one."""
 
 import contextlib
 import json as json_module
@@ -19,7 +19,7 @@ from shoal.store.config import load_toml, parse_duration, parse_size, resolve, r
 from shoal.system import bytes_read, raise_descriptor_limit
 
 app = typer.Typer(
-    help="Record topics, and see how a store is.", pretty_exceptions_show_locals=False, add_completion=False
+    help="Run a store, or inspect one.", pretty_exceptions_show_locals=False, add_completion=False
 )
 
 EPILOG = """

@@ -3,7 +3,7 @@
 import json
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypedDict, Unpack
@@ -12,7 +12,7 @@ import pyarrow as pa
 from pyarrow import flight
 
 from shoal.config.tokens import Token, token_of
-from shoal.errors import ConfigError, HistoryError, ShoalError, StoreUnavailableError
+from shoal.errors import ConfigError, HistoryError, ShoalError, StoreError, StoreUnavailableError
 from shoal.history import faults
 from shoal.history.pinning import pinned
 from shoal.history.query import VERSION, Query, Start
@@ -83,11 +83,35 @@ def endpoint_of(store: str | Path) -> tuple[str, str | None]:
     try:
         told = json.loads((Path(store) / ENDPOINT_FILE).read_text())
         return str(told["flight"]), told.get("fingerprint")
-    except (OSError, ValueError, KeyError) as error:
-        raise StoreUnavailableError(
-            f"no store serves the history in {str(store)!r}. Start one: "
-            f"shoal store --data {store} --flight 127.0.0.1:7475"
-        ) from error
+    except (OSError, ValueError, KeyError):
+        raise _unserved(Path(store)) from None
+
+
+def _unserved(directory: Path) -> StoreUnavailableError:
+    """What to start where no store serves the history in a directory."""
+    command = f"shoal store --data {directory} --flight 127.0.0.1:7475"
+    # Few readers need it.
+    from shoal.store.status import read_status
+
+    with suppress(StoreError, KeyError):
+        status = read_status(directory)
+        if status["state"] != "closed" and not status["stale"]:
+            return StoreUnavailableError(
+                f"the store in {str(directory)!r} (process {status['pid']}) serves no history. Stop it, and "
+                f"start it with --flight: {command}"
+            )
+    return StoreUnavailableError(f"no store serves the history in {str(directory)!r}. Start one: {command}")
+
+
+def _unreachable(endpoint: str, sentence: str) -> str:
+    """What gRPC says of a server that is not there, in fewer words."""
+    if "failed to connect to all addresses" not in sentence:
+        return f"the store cannot be reached: {sentence}"
+    why = sentence.rpartition(": ")[2]
+    return (
+        f"no store serves history at {endpoint}: {why}. Start one: "
+        f"shoal store --data ./data --flight {endpoint.partition('://')[2]}"
+    )
 
 
 class History:
@@ -388,7 +412,7 @@ class History:
                 raise told from None
             sentence = faults.sentence_of(str(error)) if told is None else told.sentence
             if isinstance(error, flight.FlightUnavailableError | flight.FlightCancelledError):
-                raise StoreUnavailableError(f"the store cannot be reached: {sentence}") from None
+                raise StoreUnavailableError(_unreachable(self.endpoint, sentence)) from None
             raise HistoryError(faults.BROKEN, sentence, {}) from error
 
     def _act(self, name: str, **order: Any) -> dict[str, Any]:

@@ -29,8 +29,8 @@ MEMBER_SLOW = warning(
     "If it is alive, it may lose messages: make it read faster, or raise `slow_after_s`.",
 )
 CALLBACK_FAILED = error(2111, "A callback raised an exception on topic {topic}: {why}.")
-LINES_SUPPRESSED = warning(2112, "{count} similar warnings suppressed ({kind}).")
-CALLBACK_ERRORS_SUPPRESSED = error(2113, "{count} further exceptions of callback {callback} suppressed.")
+LINES_SUPPRESSED = warning(2112, "Similar warnings suppressed: {count} ({kind}).")
+CALLBACK_ERRORS_SUPPRESSED = error(2113, "Further exceptions of callback {callback} suppressed: {count}.")
 CLOSED_UNDELIVERED = warning(
     2114,
     "{bus} closed before every member had every message: {undelivered}.",

@@ -98,4 +98,4 @@ def critical(number: int, text: str, advice: str = "") -> Notice:
 
 
 #: What a line adds for similar lines that its limit held back before it.
-SUPPRESSED = info(9001, "({count} similar lines suppressed.)")
+SUPPRESSED = info(9001, "(Similar lines suppressed: {count}.)")

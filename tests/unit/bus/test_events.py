@@ -59,8 +59,8 @@ def test_warnings_of_one_kind_are_far_apart_and_none_goes_uncounted(caplog: pyte
     assert "cache_bytes" in lines[0]
     assert "SHOAL-2107 Member 2748 stopped reading" in lines[1]
     assert "SHOAL-2102 Lost 7 datagrams of member 2748 (chain 2)" in lines[2]
-    assert lines[2].endswith("(4 similar lines suppressed.)")
-    assert lines[3] == "SHOAL-2112 1 similar warnings suppressed (MessagesLost)."
+    assert lines[2].endswith("(Similar lines suppressed: 4.)")
+    assert lines[3] == "SHOAL-2112 Similar warnings suppressed: 1 (MessagesLost)."
 
 
 def test_another_node_id_is_told_as_that_and_logged(caplog: pytest.LogCaptureFixture) -> None:
@@ -107,4 +107,6 @@ def test_a_callback_that_fails_all_the_time_is_logged_now_and_then(
             time.sleep(0.01)
     failures = [record for record in caplog.records if "SHOAL-2111 " in record.getMessage()]
     assert len(failures) == 10
-    assert re.search(r"\d+ further exceptions of callback .*fill_own_queue", caplog.records[-1].getMessage())
+    assert re.search(
+        r"Further exceptions of callback .*fill_own_queue.* suppressed: \d+", caplog.records[-1].getMessage()
+    )

@@ -72,6 +72,27 @@ def test_an_unknown_command_is_refused_with_one_that_was_probably_meant(typed: s
     assert f"No such command {typed!r}. {advice}" in ran.stderr
 
 
+@pytest.mark.parametrize(
+    ("group", "typed", "advice"),
+    [
+        ("queue", "browse", "Did you mean 'peek'?"),
+        ("store", "stat", "Did you mean 'status'?"),
+        ("keys", "zzz", "Commands: new, ca, node."),
+    ],
+)
+def test_so_is_one_of_a_group(group: str, typed: str, advice: str) -> None:
+    ran = RUNNER.invoke(app, [group, typed])
+    assert ran.exit_code == 2
+    assert f"No such command {typed!r}. {advice}" in ran.stderr
+
+
+@pytest.mark.parametrize("group", ["queue", "store", "bench", "norm", "token", "pipeline"])
+def test_commands_of_a_group_are_described_by_a_whole_sentence(group: str) -> None:
+    listed = RUNNER.invoke(app, [group, "--help"]).stdout.partition("\nCommands:\n")[2]
+    assert listed
+    assert "..." not in listed
+
+
 def test_help_has_the_same_plain_look_at_every_level() -> None:
     for command in ([], ["queue"], ["queue", "send"], ["bench", "norm"], ["norm", "send"], ["pub"]):
         assert "\nOptions:\n" in RUNNER.invoke(app, [*command, "--help"]).stdout

@@ -1,6 +1,9 @@
 """`shoal history`: looking, counting, following, listing and exporting."""
 
 import json
+import os
+import socket
+import time
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -141,7 +144,28 @@ def test_a_directory_without_a_store_is_named(tmp_path: Path) -> None:
     result = runner.invoke(app, ["history", "--store", str(tmp_path)])
     assert result.exit_code == 1
     assert "no store serves the history in" in result.stderr
-    assert f"shoal store --data {tmp_path} --flight" in result.stderr
+    assert f"Start one: shoal store --data {tmp_path} --flight" in result.stderr
+
+
+def test_a_store_that_runs_and_serves_no_history_is_named(tmp_path: Path) -> None:
+    with shoal.connect("inproc://unserved", store=str(tmp_path)):
+        while not (tmp_path / "status.json").exists():
+            time.sleep(0.01)
+        result = runner.invoke(app, ["history", "--store", str(tmp_path)])
+    assert result.exit_code == 1
+    assert f"(process {os.getpid()}) serves no history. Stop it, and start it with --flight" in result.stderr
+
+
+def test_an_address_where_no_store_is_is_told_in_few_words() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        place = f"127.0.0.1:{taken.getsockname()[1]}"
+    result = runner.invoke(app, ["history", "--store", f"grpc://{place}"])
+    assert result.exit_code == 1
+    assert result.stderr == (
+        f"shoal history: no store serves history at grpc://{place}: Connection refused. "
+        f"Start one: shoal store --data ./data --flight {place}\n"
+    )
 
 
 def test_the_absence_of_a_store_has_one_name(tmp_path: Path) -> None:
