@@ -128,7 +128,7 @@ class _Screen:
         self._matching = ""
         #: Whether keys go into the text that rows must contain.
         self._typing = False
-        #: Lines of the terminal: rows that nobody sees cost nothing.
+        #: Lines of the terminal: rows below the last line cost nothing.
         self._height = 25
 
     def run(self) -> None:
