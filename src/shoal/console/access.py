@@ -56,11 +56,20 @@ class OneToken:
 class Caller:
     """Who asks."""
 
-    name: str
-    role: str
+    principal: Principal
     address: str
     #: The browser's session; none of a program that shows its token.
     session: Session | None = None
+
+    @property
+    def name(self) -> str:
+        """The principal's name."""
+        return self.principal.name
+
+    @property
+    def role(self) -> str:
+        """The principal's role."""
+        return self.principal.role
 
     def may(self, role: str) -> bool:
         """Whether the caller's role is enough."""
@@ -119,13 +128,20 @@ class Access:
             if scheme.lower() != "bearer":
                 raise HTTPException(401, "Show a token as 'Authorization: Bearer TOKEN', or log in.")
             principal = self._principal(address, text)
-            return Caller(principal.name, principal.role, address)
+            return Caller(principal, address)
         id_ = request.cookies.get(self.cookie, "")
         known = self.tokens.find(self.sessions.name_of(id_))
         session = self.sessions.find(self._clock(), id_, known) if id_ else None
         if session is None:
             raise HTTPException(401, "Log in with a token.")
-        return Caller(session.principal.name, session.principal.role, address, session)
+        return Caller(session.principal, address, session)
+
+    def is_still(self, caller: Caller) -> bool:
+        """Whether a caller may go on reading a stream: its token is valid, and its session is not over."""
+        known = self.tokens.find(caller.name)
+        if caller.session is not None:
+            return self.sessions.find(self._clock(), caller.session.id, known) is not None
+        return known is not None and known.verifier == caller.principal.verifier and known.role in RANKS
 
     def check_own_page(self, request: Request, caller: Caller) -> None:
         """Refuse an unsafe request with a cookie that a page of another origin may have caused."""

@@ -163,6 +163,15 @@ class Nodes:
         if seen.row["state"] != state:
             seen.row = {**seen.row, "state": state}
 
+    def know_stores(self, nodes: Iterable[int], names: Iterable[str]) -> None:
+        """Nodes that take the requests of clients are stores, though they do not answer."""
+        names = list(names)
+        for node in nodes:
+            seen = self._nodes.get(node)
+            if seen is not None and not seen.row["answers"] and seen.row["kind"] != "store":
+                name = f"store {names[0]}" if len(names) == 1 else "store"
+                seen.row = {**seen.row, "kind": "store", "name": name}
+
     # --- getters ---
 
     def rows(self) -> dict[str, Row]:

@@ -37,6 +37,7 @@ class Picture:
         self._topics.update(look)
         self._backlogs.update(look)
         self._faults = look.faults
+        self._nodes.know_stores(self._topics.stores(), self._backlogs.stores())
         nodes, queues, stores = self._nodes.rows(), self._backlogs.queues(), self._backlogs.stores()
         holding = {
             **dict(conditions.of_nodes(nodes)),

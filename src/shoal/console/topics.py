@@ -4,7 +4,7 @@ Nothing is subscribed to for this table, so that a console costs publishers noth
 where a store records it.
 """
 
-from collections.abc import Mapping
+import re
 from typing import Any
 
 from shoal.bus.events import MemberLeft, SubscriptionsChanged
@@ -16,6 +16,8 @@ from shoal.console.state import Row
 PATTERNS_MAX, TOPICS_MAX = 10_000, 10_000
 #: Subscribers of a topic that are listed one by one.
 NODES_LISTED = 100
+#: Where a store takes the requests of its clients.
+_REQUESTS = re.compile(r"_store/[0-9a-f]{16}/in")
 
 
 class Topics:
@@ -71,7 +73,7 @@ class Topics:
             "rate": rate,
         }
 
-    @property
-    def patterns(self) -> Mapping[str, set[int]]:
-        """Who subscribes to what."""
-        return self._patterns
+    def stores(self) -> set[int]:
+        """The nodes that take the requests of a store's clients."""
+        found = (nodes for pattern, nodes in self._patterns.items() if _REQUESTS.fullmatch(pattern))
+        return {node for nodes in found for node in nodes}

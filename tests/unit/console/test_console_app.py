@@ -1,13 +1,17 @@
 """Who may do what over HTTP: roles, sessions, other origins, other hosts, and the audit log of all of it."""
 
+import asyncio
 import json
 from typing import Any
 
 import pytest
 from console_desk import COOKIE, HOST, ORIGIN, Desk
 
-from shoal.config.tokens import Token
+from shoal.config.tokens import Token, read_principals, write_principals
+from shoal.console.access import Caller
 from shoal.console.guard import BODY_BYTES_MAX
+from shoal.console.look import Look
+from shoal.console.routes import live
 
 PURGE: dict[str, Any] = {"name": "orders", "confirm": "orders"}
 #: Every act: its path, a body that is right, and the least role.
@@ -206,6 +210,29 @@ def test_the_stream_begins_with_whole_tables_and_resumes_by_id(desk: Desk) -> No
     assert "data" not in again.text
     assert desk.console.viewers == 0
     assert desk.as_program("viewer", "GET", "/api/v1/events?tables=secrets").status_code == 400
+
+
+@pytest.mark.parametrize("how", ["token", "session"])
+def test_a_stream_ends_when_its_viewer_may_not_look_any_more(desk: Desk, how: str) -> None:
+    access, file = desk.console.parts.access, desk.path / "tokens"
+    principals = read_principals(file)
+    viewer = next(each for each in principals if each.role == "viewer")
+    session = access.sessions.begin(access._clock(), viewer) if how == "session" else None
+    caller = Caller(viewer, "127.0.0.1", session)
+
+    async def read() -> list[str]:
+        told = []
+        async for text in live._events(desk.console, caller, ("queues",), "", False):
+            told.append(text)
+            if text.startswith("event"):
+                write_principals(file, [each for each in principals if each is not viewer])
+                access.tokens.refresh()
+                queues = [{"queue": "orders", "messages": 4}]
+                desk.console.picture.update(Look(at_s=1e6, wall_s=1e9, stores={"main": {"queues": queues}}))
+        return told
+
+    told = asyncio.run(asyncio.wait_for(read(), 10.0))
+    assert sum(text.startswith("event") for text in told) == 1
 
 
 def test_more_viewers_than_there_may_be_are_refused(desk: Desk) -> None:

@@ -180,6 +180,14 @@ def test_topics_have_the_nodes_that_subscribe_now() -> None:
     assert not picture.state.rows("topics")
 
 
+def test_a_member_that_takes_requests_of_clients_is_a_store() -> None:
+    picture = Picture("run", "d")
+    events = [SubscriptionsChanged(7, ("_store/0123456789abcdef/in",), ())]
+    picture.update(look(0.0, members=[7, 8], events=events, stores={"main": {"queues": []}}))
+    names = {key: (row["kind"], row["name"]) for key, row in picture.state.rows("nodes").items()}
+    assert names == {"7": ("store", "store main"), "8": ("node", "8")}
+
+
 def test_dead_letters_and_full_queues_are_alarms_until_they_are_over() -> None:
     picture = Picture("run", "d")
 

@@ -11,6 +11,7 @@ from fastapi import APIRouter, Depends, Header, HTTPException, Query, Request, R
 from fastapi.responses import StreamingResponse
 
 import shoal
+from shoal.console.access import Caller
 from shoal.console.bodies import message_row
 from shoal.console.console import VIEWERS_MAX, WATCHES_MAX, Console
 from shoal.console.picture import TABLES
@@ -18,6 +19,8 @@ from shoal.console.routes.common import REFUSALS, allowed, console_of
 from shoal.selector import Selector
 
 router = APIRouter(tags=["live"], responses=REFUSALS, dependencies=[Depends(allowed("viewer"))])
+
+Viewer = Annotated[Caller, Depends(allowed("viewer"))]
 
 #: A silent stream says that it lives so often.
 COMMENT_S = 15.0
@@ -61,6 +64,7 @@ async def series(request: Request) -> dict[str, Any]:
 )
 async def events(
     request: Request,
+    caller: Viewer,
     tables: Tables = "",
     last_event_id: Annotated[str, Header(max_length=64)] = "",
     once: Annotated[bool, Query(description="End after the first event.")] = False,
@@ -72,15 +76,17 @@ async def events(
     console, names = console_of(request), _names(tables)
     if console.viewers >= VIEWERS_MAX:
         raise HTTPException(503, f"{VIEWERS_MAX} viewers watch already.")
-    stream = _events(console, names, last_event_id, once)
+    stream = _events(console, caller, names, last_event_id, once)
     return StreamingResponse(stream, media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
 
 
-async def _events(console: Console, names: tuple[str, ...], last_id: str, once: bool) -> AsyncIterator[str]:
+async def _events(
+    console: Console, caller: Caller, names: tuple[str, ...], last_id: str, once: bool
+) -> AsyncIterator[str]:
     tables = console.picture.state
     with console.viewing():
         yield "retry: 1000\n\n"
-        while True:
+        while console.parts.access.is_still(caller):
             missed = tables.since(last_id, names)
             last_id, told = tables.id, [tables.snapshot(names)] if missed is None else missed
             for each in told:
@@ -99,6 +105,7 @@ async def _events(console: Console, names: tuple[str, ...], last_id: str, once: 
 )
 async def watch(
     request: Request,
+    caller: Viewer,
     pattern: Annotated[
         str, Query(min_length=1, max_length=255, description="Topics: * is one level, > all.")
     ],
@@ -120,15 +127,17 @@ async def watch(
     subscription = console.parts.bus.subscribe(
         pattern, selector=wanted, queue_full="drop_old", queue_bytes_max=WATCH_BYTES
     )
-    return StreamingResponse(_watch(console, subscription, once), media_type="text/event-stream")
+    return StreamingResponse(_watch(console, caller, subscription, once), media_type="text/event-stream")
 
 
-async def _watch(console: Console, subscription: shoal.Subscription, once: bool) -> AsyncIterator[str]:
+async def _watch(
+    console: Console, caller: Caller, subscription: shoal.Subscription, once: bool
+) -> AsyncIterator[str]:
     console.watches += 1
     heard, said_s = 0, time.monotonic()
     try:
         yield "retry: 1000\n\n"
-        while True:
+        while console.parts.access.is_still(caller):
             messages = subscription.receive_nowait(100_000)
             heard += len(messages)
             now = time.monotonic()

@@ -53,7 +53,7 @@ async def log_in(request: Request, response: Response, body: LoginBody) -> Sessi
     console = console_of(request)
     access = console.parts.access
     session = access.log_in(request, body.token)
-    caller = Caller(session.principal.name, session.principal.role, address_of(request), session)
+    caller = Caller(session.principal, address_of(request), session)
     await asyncio.to_thread(console.note, caller, "login", caller.name, result="done")
     response.set_cookie(access.cookie, session.id, **access.cookie_options())
     return _about(request, caller)

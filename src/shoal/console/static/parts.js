@@ -204,7 +204,7 @@ export function Chart({ title, now, times, values, height = 74, show, bars = fal
     const node = box.current;
     const axis = { stroke: css("--dim"), grid: { stroke: css("--line"), width: 1 }, ticks: { show: false }, font: "11px system-ui" };
     const made = new uPlot({
-      width: Math.max(120, node.clientWidth), height, padding: [6, 4, 0, 0], cursor: { y: false, drag: { x: !!onSelect, y: false } },
+      width: Math.max(120, node.clientWidth), height, padding: [6, 22, 0, 0], cursor: { y: false, drag: { x: !!onSelect, y: false } },
       scales: { y: { range: (_, low, high) => [0, Math.max(high * 1.1, 1)] } },
       axes: [{ ...axis, space: 70, size: 20, values: (_, ticks) => ticks.map((tick) => format.clock(tick).slice(0, ticks[1] - ticks[0] < 60 ? 8 : 5)) },
         { ...axis, size: 46, space: 26, values: (_, ticks) => ticks.map((tick) => show(tick)) }],

@@ -23,11 +23,11 @@ export default function AlarmsPage() {
       <label class="check"><input type="checkbox" checked=${all} onChange=${(event) => setAll(event.target.checked)} />also those that are over or known</label>
       <${Filter} value=${filter} onInput=${setFilter} /></${Head}>
     <div class="body"><div class="scroll panel" tabIndex="0" role="region" aria-label="Alarms">
-      <table><thead><tr><th>Level</th><th>Id</th><th>What</th><th>Since</th><th>Last</th><th class="num">Times</th><th>State</th><th></th></tr></thead><tbody>
+      <table><thead><tr><th>Level</th><th class="minor">Id</th><th>What</th><th class="minor">Since</th><th class="minor">Last</th><th class="num minor">Times</th><th class="minor">State</th><th><span class="hidden-text">Act</span></th></tr></thead><tbody>
         ${shown.map((row) => html`<tr key=${row.key} class=${isOpen(row) ? "" : "off"} data-alarm=${row.key}>
-          <td><span class="mark ${MARK[row.level] ?? ""}">${row.level}</span></td><td class="mono">${row.id}</td>
-          <td class="wrap">${row.text} <span class="dim">${row.advice}</span></td><td>${format.moment(row.first)}</td><td>${format.ago(row.last)} ago</td>
-          <td class="num">${row.count}</td><td>${state(row)}</td>
+          <td><span class="mark ${MARK[row.level] ?? ""}">${row.level}</span></td><td class="mono minor">${row.id}</td>
+          <td class="wrap">${row.text} <span class="dim">${row.advice}</span></td><td class="minor">${format.moment(row.first)}</td><td class="minor">${format.ago(row.last)} ago</td>
+          <td class="num minor">${row.count}</td><td class="minor">${state(row)}</td>
           <td>${isOpen(row) && html`<button data-acknowledge disabled=${!may("operator")} onClick=${() => acknowledge(row)}>Acknowledge</button>`}</td></tr>`)}</tbody></table>
       ${!shown.length && html`<div class="empty">${rows.length && !all ? "No open alarm." : "No alarm."}</div>`}
     </div></div>`;

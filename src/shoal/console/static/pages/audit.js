@@ -27,9 +27,9 @@ export default function AuditPage() {
       ${error && html`<p class="error" role="alert">${error}</p>`}
       ${verdict && html`<p class="note" role="status">${verdict.whole ? html`<span class="mark good">The chain is whole</span>: ${format.int(verdict.lines)} acts, the last with the hash <code>${verdict.last_hash.slice(0, 16)}…</code>`
         : html`<span class="mark bad">Line ${verdict.wrong_line} is wrong</span>: ${verdict.why}`}</p>`}
-      <div class="panel"><table><thead><tr><th class="num">No.</th><th>When</th><th>Who</th><th>From</th><th>Act</th><th>What</th><th class="num">Before</th><th>Result</th></tr></thead><tbody>
-        ${shown.map((row) => html`<tr key=${row.n}><td class="num">${row.n}</td><td>${format.moment(row.at)}</td><td>${row.who} <span class="dim">${row.role}</span></td><td>${row.from}</td>
-          <td>${row.act}</td><td class="cut mono" title=${row.target}>${row.target}</td><td class="num">${row.before ?? before.get(row.of) ?? ""}</td><td class="wrap"><span class="mark ${kind(row)}">${row.result}</span> <span class="dim">${more(row)}</span></td></tr>`)}</tbody></table>
+      <div class="panel"><table><thead><tr><th class="num minor">No.</th><th>When</th><th>Who</th><th class="minor">From</th><th>Act</th><th>What</th><th class="num minor">Before</th><th>Result</th></tr></thead><tbody>
+        ${shown.map((row) => html`<tr key=${row.n}><td class="num minor">${row.n}</td><td>${format.moment(row.at)}</td><td>${row.who} <span class="dim">${row.role}</span></td><td class="minor">${row.from}</td>
+          <td>${row.act}</td><td class="cut mono" title=${row.target}>${row.target}</td><td class="num minor">${row.before ?? before.get(row.of) ?? ""}</td><td class="wrap"><span class="mark ${kind(row)}">${row.result}</span> <span class="dim">${more(row)}</span></td></tr>`)}</tbody></table>
         ${!shown.length && html`<div class="empty">Nothing.</div>`}</div>
     </div></div>`;
 }

@@ -50,10 +50,10 @@ function Hosts({ onLog }) {
     (<code>shoal host init</code>, <code>shoal console --host-key FILE</code>).</p>`;
   return html`${hosts.map((each) => html`<section class="panel pad stack" key=${each.host} aria-label="Host ${each.host}">
     <h2>Host ${each.host}</h2>${each.why && html`<p class="error">${each.why}</p>`}
-    <table><thead><tr><th>File</th><th>State</th><th class="num">Process</th><th>Since</th><th></th></tr></thead><tbody>
+    <table><thead><tr><th>File</th><th>State</th><th class="num minor">Process</th><th class="minor">Since</th><th><span class="hidden-text">Acts</span></th></tr></thead><tbody>
       ${each.daemons.map((one) => html`<tr key=${one.name} data-daemon=${one.name}><td class="name">${one.name}.toml</td>
         <td><${Mark} state=${one.running ? "up" : ""} text=${one.running ? "runs" : one.ended_with == null ? "stopped" : `ended with ${one.ended_with}`} /></td>
-        <td class="num">${one.pid ?? "–"}</td><td>${one.since ? format.moment(one.since) : "–"}</td>
+        <td class="num minor">${one.pid ?? "–"}</td><td class="minor">${one.since ? format.moment(one.since) : "–"}</td>
         <td><div class="acts">
           <button disabled=${!may("admin") || one.running} data-order="start" onClick=${() => now(each.host, one.name, "start")}>Start</button>
           <button disabled=${!may("admin") || !one.running} data-order="reload" onClick=${() => now(each.host, one.name, "reload")}>Reload</button>

@@ -20,7 +20,7 @@ export function groupsOf(nodes, links) {
     groups.get(key).nodes.push(node);
   };
   for (const node of nodes.values()) {
-    if (!node.answers) add("~members", "Members that do not answer", node);
+    if (!node.answers) add("~members", "Members without a status", node);
     else if (node.lans.length) add(node.lans[0], node.lans[0], node);
     else add("~links", "Connected by links", node);
   }
@@ -78,16 +78,39 @@ function linesOf(nodes, links, at, boxes) {
   return [...lines.entries()];
 }
 
-function Line({ line }) {
-  const { link, from, to } = line;
+// Where a line is at a share of its length, and what it says there.
+function geometry({ link, from, to }) {
   const [x1, y1] = [from.x + from.size.width / 2, from.y + from.size.height / 2];
   const [x2, y2] = [to.x + to.size.width / 2, to.y + to.size.height / 2];
   const bend = Math.max(24, Math.hypot(x2 - x1, y2 - y1) / 6);
   const [mx, my] = [(x1 + x2) / 2, (y1 + y2) / 2 - bend];
   const rate = (link.out_bps ?? 0) + (link.in_bps ?? 0);
-  const label = link.up ? `${link.kind} · ${format.bits(rate)}${link.rtt_ms == null ? "" : ` · ${format.ms(link.rtt_ms)}`}` : `${link.kind} · ${link.state || "down"}`;
-  return html`<g><path class="link ${link.up ? "" : "down"}" d="M${x1},${y1} Q${mx},${my} ${x2},${y2}" stroke-width=${1 + Math.min(4, Math.log10(1 + rate / 1e4))} />
-    <text class="rate" x=${mx} y=${(y1 + y2) / 2 - bend / 2 - 4}>${label}</text></g>`;
+  const text = link.up ? `${link.kind} · ${format.bits(rate)}${link.rtt_ms == null ? "" : ` · ${format.ms(link.rtt_ms)}`}` : `${link.kind} · ${link.state || "down"}`;
+  const point = (t) => [0, 1].map((axis) => (1 - t) ** 2 * [x1, y1][axis] + 2 * t * (1 - t) * [mx, my][axis] + t ** 2 * [x2, y2][axis]);
+  return { path: `M${x1},${y1} Q${mx},${my} ${x2},${y2}`, width: 1 + Math.min(4, Math.log10(1 + rate / 1e4)), text, point };
+}
+
+function Line({ line }) {
+  const { path, width } = geometry(line);
+  return html`<path class="link ${line.link.up ? "" : "down"}" d=${path} stroke-width=${width} />`;
+}
+
+// What lines say, each where it covers no node, no title and no other text, if there is such a place.
+function ratesOf(lines, at, boxes) {
+  const taken = [
+    ...[...at.values()].map(({ x, y, size }) => [x, y, x + size.width, y + size.height]),
+    ...boxes.map(({ x, y, width }) => [x, y, x + Math.min(width, 320), y + TITLE - 4]),
+  ];
+  return lines.map(([key, line]) => {
+    const { point, text } = geometry(line);
+    const half = text.length * 3;
+    const around = ([x, y]) => [x - half, y - 16, x + half, y];
+    const isFree = ([left, top, right, bottom]) => !taken.some((each) => left < each[2] && right > each[0] && top < each[3] && bottom > each[1]);
+    const places = [0.5, 0.42, 0.58, 0.34, 0.66, 0.26, 0.74, 0.18, 0.82].map(point);
+    const [x, y] = places.find((each) => isFree(around(each))) ?? places[0];
+    taken.push(around([x, y]));
+    return { key, text, x, y };
+  });
 }
 
 const cutTo = (text, most) => (text.length <= most ? text : `${text.slice(0, most - 1)}…`);
@@ -148,6 +171,7 @@ export default function MapPage() {
   const nodes = live.rows("nodes"), links = live.rows("links");
   const groups = groupsOf(nodes, links);
   const { boxes, at, height } = arrange(groups, width);
+  const lines = linesOf(nodes, links, at, boxes);
   const node = nodes.get(chosen());
   const wanted = filter.toLowerCase();
   const now = live.rows("overview").get("domain");
@@ -169,8 +193,9 @@ export default function MapPage() {
           ${boxes.map((each) => html`<g key=${each.group.key}><rect class="lan" x=${each.x} y=${each.y} width=${each.width} height=${each.height} rx="8" />
             <text class="lan-name" x=${each.x + PAD} y=${each.y + 19}>${cutTo(each.group.title.replace(" on ", "  ·  "), Math.floor(each.width / 7))}</text>
             <text class="lan-facts" x=${each.x + PAD} y=${each.y + 35}>${each.group.nodes.length} ${each.group.nodes.length === 1 ? "node" : "nodes"}${each.group.bits == null ? "" : ` · ${format.bits(each.group.bits)}`}</text></g>`)}
-          ${linesOf(nodes, links, at, boxes).map(([key, line]) => html`<${Line} key=${key} line=${line} />`)}
+          ${lines.map(([key, line]) => html`<${Line} key=${key} line=${line} />`)}
           ${[...nodes.values()].map((each) => at.has(each.key) && html`<${Tile} key=${each.key} node=${each} place=${at.get(each.key)} dim=${!hits(each)} />`)}
+          ${lines.length <= 40 && ratesOf(lines, at, boxes).map((each) => html`<text class="rate" key=${each.key} x=${each.x} y=${each.y - 5}>${each.text}</text>`)}
         </svg>
       </div>
       ${node && html`<${NodeSide} key=${node.key} node=${node} />`}

@@ -22,7 +22,7 @@ export default function TokensPage() {
   return html`<${Head} title="Tokens" count=${rows ? format.int(rows.length) : ""}>
       ${rows && html`<button class="main" data-new onClick=${() => setAsking({ make: true })}>New token</button>`}<${Filter} value=${filter} onInput=${setFilter} /></${Head}>
     <div class="body"><div class="scroll panel" tabIndex="0" role="region" aria-label="Tokens">
-      ${error ? html`<div class="empty" role="alert">${error}</div>` : html`<table><thead><tr><th>Principal</th><th>Role</th><th></th></tr></thead><tbody>
+      ${error ? html`<div class="empty" role="alert">${error}</div>` : html`<table><thead><tr><th>Principal</th><th>Role</th><th><span class="hidden-text">Act</span></th></tr></thead><tbody>
         ${shown.map((row) => html`<tr key=${row.name} data-principal=${row.name}><td class="name">${row.name}${row.name === session.principal && html` <span class="tag accent">you</span>`}</td><td>${row.role}</td>
           <td class="right"><button class="danger" disabled=${row.name === session.principal} onClick=${() => setAsking({ revoke: row.name })}>Revoke</button></td></tr>`)}</tbody></table>`}
     </div></div>
