@@ -12,6 +12,8 @@ const PREFETCH = 1000;
 const WAITING_MAX = 10_000;
 /** What a reader finished is acknowledged this late at the most. */
 const ACK_MS = 50;
+/** Bytes in the socket above which `publish` waits. */
+const UNSENT_MAX = 1 << 20;
 const HEART_BEAT_MS = 10_000;
 const CONNECT_MS = 10_000;
 const RETRY_MIN_MS = 100;
@@ -566,9 +568,14 @@ export class Bus {
     if (destination.startsWith("/queue/")) return this._call("SEND", headers, bytes, { once: true });
     if (this._isOpen && this._queued.length === 0) {
       this._write("SEND", headers, bytes);
-      return Promise.resolve();
+      return this._socket.bufferedAmount > UNSENT_MAX ? this._drained() : Promise.resolve();
     }
     return this._later(() => this._write("SEND", headers, bytes));
+  }
+
+  /** Resolves when the socket has sent most of what it was given. */
+  async _drained() {
+    while (this._isOpen && this._socket.bufferedAmount > UNSENT_MAX / 2) await new Promise((resolve) => setTimeout(resolve, 2));
   }
 
   _later(act) {

@@ -73,7 +73,9 @@ class Repeatable:
         self, number: int, topic: str, body: Any, what: str, *, repeated: bool, **headers: Any
     ) -> Outcome:
         """As `publish_ahead`, with the client's number. `repeated` says that it may have been sent before."""
-        channel = await self._bus._ready_channel(what, None, destination=topic)
+        channel = self._bus._connection.owners().of(topic)
+        if not channel.is_ready(memory=False):
+            channel = await self._bus._ready_channel(what, None, destination=topic)
         path = self._paths.get(channel)
         if path is None:
             path = self._paths[channel] = _Path(self._bus, channel, self.publisher, self._key, number)

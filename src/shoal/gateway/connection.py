@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import logging
 import secrets
+import socket
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -83,6 +84,9 @@ class Connection(asyncio.Protocol):
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
         transport.set_write_buffer_limits(high=UNSENT_HIGH, low=UNSENT_LOW)
+        if (sock := transport.get_extra_info("socket")) is not None:
+            # A client without heart-beats whose machine is gone is noticed by the kernel.
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         self.address = str((transport.get_extra_info("peername") or ("?",))[0])
         if not self._gateway.take_in(self):
             self._fail_now("The gateway has as many connections as it may: connect later.", "Full")

@@ -10,7 +10,6 @@ import asyncio
 import contextlib
 import hashlib
 import itertools
-from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -66,8 +65,7 @@ class Desk:
     ) -> None:
         self.bus = bus
         self._principals, self._access = principals, access
-        #: How many clients each principal has.
-        self._clients: Counter[str] = Counter()
+        self._clients: set[DeskClient] = set()
         self._numbers = itertools.count(1)
         #: Clients by their client ids, with what shows the domain that an id is taken.
         self._by_client_id: dict[str, tuple[DeskClient, Subscription]] = {}
@@ -105,29 +103,41 @@ class Desk:
             ResourceAllocationError: the principal has as many connections as its quota allows.
         """
         client = DeskClient(self, outlet, next(self._numbers), principal, client_id, publisher)
-        self._count(client.name)
+        self._check_quota(client.name)
+        self._clients.add(client)
         try:
             if client.client_id is not None:
                 await self._claim(client, client.client_id)
         except BaseException:
-            self._clients[client.name] -= 1
+            self._clients.discard(client)
             raise
         return client
 
-    def _count(self, name: str) -> None:
-        if self._access is not None:
-            self._access.refresh()
-            quota = self._access.access.quota(name)
-            if (
-                quota is not None
-                and quota.connections is not None
-                and self._clients[name] >= quota.connections
-            ):
-                raise ResourceAllocationError(
-                    f"{name!r} has {self._clients[name]} connections, as many as the quota {quota.name!r} of "
-                    f"{self._access.access.source} allows."
-                )
-        self._clients[name] += 1
+    def _check_quota(self, name: str) -> None:
+        quota = None if self._access is None else self._access.access.quota(name)
+        if self._access is None or quota is None or quota.connections is None:
+            return
+        count = sum(client.name == name for client in self._clients)
+        if count >= quota.connections:
+            raise ResourceAllocationError(
+                f"{name!r} has {count} connections, as many as the quota {quota.name!r} of "
+                f"{self._access.access.source} allows."
+            )
+
+    def refresh(self) -> list[str]:
+        """Read the token file and the rules again if they changed: what is wrong with them, a text each.
+
+        A client whose token was removed or replaced, or has another role, is told to go.
+        """
+        files = [file for file in (self._principals, self._access) if file is not None]
+        wrong = [why for file in files if (why := file.refresh()) is not None]
+        if self._principals is not None:
+            for client in list(self._clients):
+                if client.token is not None and self._principals.find(client.token.name) != client.token:
+                    client.dismiss(
+                        JMSSecurityError("The token was removed or replaced, or its role changed.")
+                    )
+        return wrong
 
     def allow(self, client: "DeskClient", action: Action, topic: str) -> None:
         """Refuse what no rule allows a client.
@@ -164,9 +174,7 @@ class Desk:
 
     def forget(self, client: "DeskClient") -> None:
         """A client is gone."""
-        self._clients[client.name] -= 1
-        if not self._clients[client.name]:
-            del self._clients[client.name]
+        self._clients.discard(client)
         if client.client_id is not None and self._holder(client.client_id) is client:
             self._by_client_id.pop(client.client_id)[1].close()
 
@@ -212,6 +220,8 @@ class DeskClient:
         client_id: str | None,
         publisher: str | None,
     ) -> None:
+        #: The line of the token file that it was admitted with.
+        self.token = principal
         self.principal = None if principal is None else principal.name
         #: As access rules call it, and whether they bind it.
         self.name = self.principal or ANONYMOUS

@@ -27,6 +27,8 @@ log = logging.getLogger("shoal.gateway")
 BACKLOG = 1024
 #: How long a TLS handshake may take.
 HANDSHAKE_S = 5.0
+#: How often the token file and the rules are looked at.
+REFRESH_S = 1.0
 #: How long closing waits for clients to be told, and for the bus.
 CLOSE_S = 3.0
 
@@ -53,6 +55,7 @@ class Gateway:
         self._connections: set[Connection] = set()
         self._leaving: set[asyncio.Task[None]] = set()
         self._limit = LogLimit()
+        self._refreshing: asyncio.Task[None] | None = None
         self._refused = 0
 
     # --- getters ---
@@ -111,7 +114,14 @@ class Gateway:
                 raise ConfigError(f"stomp is {given!r}, and cannot be used: {error.strerror}") from None
             self._servers.append(server)
             self.urls.append(door.url(server.sockets[0].getsockname()[1]))
+        self._refreshing = asyncio.create_task(self._refresh(), name="shoal-gateway-refresh")
         notices.GATEWAY_READY(urls=", ".join(self.urls)).log(log)
+
+    async def _refresh(self) -> None:
+        while True:
+            await asyncio.sleep(REFRESH_S)
+            for why in self.desk.refresh():
+                self._note(why, notices.GATEWAY_FILE_UNREADABLE(why=why))
 
     def _connection(self, door: Door) -> Connection:
         return Connection(self, self._carrier(door))
@@ -126,6 +136,8 @@ class Gateway:
 
     async def close(self) -> None:
         """Tell the clients, and give back what they had. Closing again does nothing."""
+        if self._refreshing is not None:
+            self._refreshing.cancel()
         if not self._servers and not self._connections:
             return
         for server in self._servers:

@@ -14,6 +14,7 @@ GATEWAY_FULL = warning(
     "The gateway has {connections} connections and refuses more.",
     "Raise connections_max, or start another gateway.",
 )
+GATEWAY_FILE_UNREADABLE = warning(5206, "{why}. What the gateway read before stays valid.")
 GATEWAY_FAULT = error(
     5205, "The gateway failed while it served a client: {why}", "Report this, with the traceback."
 )

@@ -325,7 +325,10 @@ def test_a_client_shows_a_token_and_rules_bind_it(tmp_path):
             ):
                 async with here.client(passcode=token.text) as client:
                     assert "may not" in (await client.call(**command)).headers["message"]
-            async with here.client(passcode=operator.text) as client:
+            async with here.client(passcode=operator.text) as client, here.client(passcode=token.text) as ann:
+                await client.done("SEND", destination="/topic/closed")
+                write_principals(tmp_path / "tokens", principals[1:])
+                assert "removed" in (await ann.error()).headers["message"]
                 await client.done("SEND", destination="/topic/closed")
 
     asyncio.run(main())
