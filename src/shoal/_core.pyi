@@ -58,6 +58,11 @@ class Message:
     def delivery_count(self) -> int:
         """Which delivery of the message this is, from 1."""
     @property
+    def trace(self) -> tuple[bytes, str] | None:
+        """The trace and span it was sent in: version, trace, span and flags of W3C Trace Context in binary,
+        and the trace state; none if it was sent in no trace."""
+
+    @property
     def group(self) -> str | None:
         """Messages of one group go to one receiver, in order (JMSXGroupID); none if it is in no group."""
     @property
@@ -242,6 +247,7 @@ class Node:
         held_s: float | None = None,
         waited_s: float = 0.0,
         caller: Subscription | None = None,
+        trace: tuple[bytes, str] | None = None,
     ) -> Any:
         """Publish a message: its number in its chain, or 0 if it was dropped.
 

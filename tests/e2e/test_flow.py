@@ -1,6 +1,7 @@
 """Members that are slow, frozen or dead; publishing faster than anybody reads."""
 
 import signal
+import socket
 import time
 
 import pytest
@@ -138,11 +139,13 @@ def test_a_subscriber_that_does_not_read_is_left_behind_told_and_goes_on_in_orde
     assert 0.3 < did["longest_s"] < 30
     slow = publisher.ask("wait_event", event="MemberSlow")
     assert slow["node"] == sleeper.node
+    assert (slow["host"], slow["pid"]) == (socket.gethostname(), sleeper.ask("node")["pid"])
     whole(reader.ask("wait_received", pattern="t/>", source=0, count=4000), 0, 4000)
     sleeper.ask("read", pattern="t/>")
     lost = sleeper.ask("wait_event", event="MessagesLost", timeout_s=60)
     assert lost["node"] == publisher.node
     assert lost["segments"] > 0
+    assert lost["subscriptions"] == ["t/>"]
     publisher.ask("publish", topic="t/x", count=100, sizes=[5000], start=4000)
     tally = sleeper.ask("wait_next", pattern="t/>", source=0, number=4100)["received"]["0"]
     assert tally["skipped"] > 0

@@ -28,7 +28,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::time::Duration;
 
 use shoal_norm::{NodeId, Time};
-use shoal_wire::{Goodbye, Heartbeat, Position, RecordKind, Roles};
+use shoal_wire::{Goodbye, Heartbeat, Position, Process, RecordKind, Roles};
 
 use self::forgotten::Forgotten;
 use self::member::Member;
@@ -231,6 +231,11 @@ impl Membership {
         self.members
             .iter()
             .map(move |(&node, member)| (member.publisher, node, member.instance, is_router(member)))
+    }
+
+    /// The program that a member is in, as far as it said so.
+    pub fn process(&self, node: NodeId) -> Option<Process> {
+        self.members.get(&node)?.process.clone()
     }
 
     /// Those that do something for others, and are waited for however slow they are.

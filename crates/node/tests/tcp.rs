@@ -274,8 +274,8 @@ fn a_peer_that_takes_nothing_holds_nobody_back_while_another_does_and_is_told_wh
         world.step();
     }
     assert_eq!(published, 500, "the publisher is held back");
-    assert!(world.nodes[0].events.contains(&HubEvent::Slow(3)));
-    assert!(!world.nodes[0].events.contains(&HubEvent::Slow(2)));
+    assert!(world.nodes[0].events.contains(&HubEvent::Slow(3, None)));
+    assert!(!world.nodes[0].events.contains(&HubEvent::Slow(2, None)));
     world.nodes[2].reading = true;
     assert!(world.run_until(Duration::from_secs(5), |world| {
         numbers(&world.nodes[1], 1, 2).len() == 500 && world.nodes[0].links.held_bytes() == 0
@@ -314,7 +314,7 @@ fn a_reader_behind_a_router_that_takes_nothing_is_noticed_though_little_waits_fo
         numbers(&world.nodes[2], 2, 2).len() == published && published == 500
     });
     assert!(arrived, "the publisher, or the other reader, is held back");
-    assert!(world.nodes[0].events.contains(&HubEvent::Slow(4)));
+    assert!(world.nodes[0].events.contains(&HubEvent::Slow(4, None)));
     world.nodes[3].reading = true;
     let known = |world: &World| {
         let lost: u64 = world.nodes[3].lost().iter().map(|lost| lost.3 - lost.2 + 1).sum();
@@ -353,7 +353,7 @@ fn the_only_reader_behind_a_router_holds_its_publisher_back_however_long_it_take
         world.run_until(Duration::from_secs(60), |world| numbers(&world.nodes[2], 2, 2).len() == 1000);
     assert!(arrived, "it got {} of {published}", numbers(&world.nodes[2], 2, 2).len());
     assert_eq!(world.nodes[2].lost(), []);
-    assert!(!world.nodes[0].events.contains(&HubEvent::Slow(3)));
+    assert!(!world.nodes[0].events.contains(&HubEvent::Slow(3, None)));
 }
 
 #[test]

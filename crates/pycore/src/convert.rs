@@ -59,6 +59,7 @@ described! {
     Vec<u32>: "a list of node ids, each from 0 to 4294967295",
     Option<PathBuf>: "a path, or None",
     Option<Vec<(u8, u8)>>: "pairs of a DSCP and a priority, or None",
+    (Vec<u8>, String): "a pair of bytes and a text",
     (Vec<u8>, bool): "a pair of bytes and True or False",
 }
 

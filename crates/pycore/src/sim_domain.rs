@@ -394,7 +394,7 @@ impl DomainSimulation {
     fn take_events<'py>(&mut self, py: Python<'py>, name: NodeId) -> PyResult<Vec<EventTuple<'py>>> {
         let events = self.act(name, |whole, _| std::mem::take(&mut whole.events))?;
         let tuple = |(at, event): &(Time, shoal_node::HubEvent)| {
-            let (kind, node, details) = event_to_python(py, event)?;
+            let (kind, node, details) = event_to_python(py, event, Vec::new)?;
             Ok((seconds(*at), kind, node, details))
         };
         events.iter().map(tuple).collect()

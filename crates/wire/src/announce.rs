@@ -89,6 +89,51 @@ impl Roles {
     }
 }
 
+/// The tag of the fact that says which program a node is in.
+pub const FACT_PROCESS: u64 = 2;
+/// Bytes of a host's name, at the most.
+const HOST_BYTES_MAX: usize = 64;
+
+/// The program that a node is in, as it says itself: for people, and proof of nothing.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Process {
+    /// Its host's name.
+    pub host: String,
+    /// Its number there.
+    pub pid: u32,
+}
+
+impl Process {
+    /// A program, with a name that fits.
+    pub fn new(host: &str, pid: u32) -> Process {
+        let host = host.chars().filter(|letter| !letter.is_control());
+        let mut name = String::new();
+        for letter in host {
+            if name.len() + letter.len_utf8() > HOST_BYTES_MAX {
+                break;
+            }
+            name.push(letter);
+        }
+        Process { host: name, pid }
+    }
+
+    /// The value of the fact.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut value = Vec::new();
+        write_varint(&mut value, self.pid.into());
+        value.extend_from_slice(self.host.as_bytes());
+        value
+    }
+
+    /// What facts say; without a word, or one that cannot be read, it is not known.
+    pub fn of(facts: &[Fact<'_>]) -> Option<Process> {
+        let fact = facts.iter().find(|fact| fact.tag == FACT_PROCESS)?;
+        let mut cursor = Cursor::new(fact.value);
+        let pid = u32::try_from(cursor.varint("process").ok()?).ok()?;
+        Some(Process::new(std::str::from_utf8(cursor.rest()).ok()?, pid))
+    }
+}
+
 /// A subscription in an announcement.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Announced<'a> {
@@ -372,6 +417,20 @@ mod tests {
         }
         let grown = [&records[0][..], &[1, 2, 3]].concat();
         assert_eq!(Announce::read(&grown), Announce::read(&records[0]));
+    }
+
+    #[test]
+    fn a_program_comes_back_and_what_cannot_be_read_is_none() {
+        let process = Process::new("host\n-a", 4711);
+        assert_eq!(process, Process { host: "host-a".into(), pid: 4711 });
+        let value = process.to_bytes();
+        let fact = Fact { tag: FACT_PROCESS, value: &value };
+        assert_eq!(Process::of(&[Fact { tag: FACT_ROLES, value: b"x" }, fact]), Some(process));
+        assert_eq!(Process::new(&"ä".repeat(100), 1).host, "ä".repeat(32));
+        assert_eq!(Process::of(&[]), None);
+        for unreadable in [&[][..], &[0x80], &[1, 0xff], &[0xff, 0xff, 0xff, 0xff, 0xff, 1]] {
+            assert_eq!(Process::of(&[Fact { tag: FACT_PROCESS, value: unreadable }]), None);
+        }
     }
 
     #[test]

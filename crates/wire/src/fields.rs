@@ -8,7 +8,8 @@ use crate::cursor::{Cursor, text};
 use crate::destination::{Destination, DestinationKind};
 use crate::error::{DecodeError, EncodeError};
 use crate::limits::{
-    BODY_DETAIL_BYTES_MAX, CORRELATION_ID_BYTES_MAX, GROUP_BYTES_MAX, MESSAGE_TYPE_BYTES_MAX, TOPIC_BYTES_MAX,
+    BODY_DETAIL_BYTES_MAX, CORRELATION_ID_BYTES_MAX, GROUP_BYTES_MAX, MESSAGE_TYPE_BYTES_MAX,
+    TOPIC_BYTES_MAX, TRACE_BYTES_MAX, TRACE_STATE_BYTES_MAX,
 };
 use crate::message_id::MessageId;
 use crate::reply_status::ReplyStatus;
@@ -40,6 +41,8 @@ const HELD: u32 = 17;
 const LEASE: u32 = 18;
 const KEY: u32 = 19;
 const GROUP_SEQUENCE: u32 = 20;
+const TRACE: u32 = 24;
+const TRACE_STATE: u32 = 25;
 
 /// A message's optional header fields.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -85,6 +88,10 @@ pub struct HeaderFields<'a> {
     pub key: Option<u64>,
     /// Its number in its group (JMSXGroupSeq).
     pub group_sequence: Option<u64>,
+    /// The trace and span it was sent in: version, trace, span and flags of W3C Trace Context, in binary.
+    pub trace: Option<&'a [u8]>,
+    /// What tracing systems add to that (tracestate).
+    pub trace_state: Option<&'a str>,
 }
 
 impl<'a> HeaderFields<'a> {
@@ -111,6 +118,8 @@ impl<'a> HeaderFields<'a> {
             | bit(self.lease.is_some(), LEASE)
             | bit(self.key.is_some(), KEY)
             | bit(self.group_sequence.is_some(), GROUP_SEQUENCE)
+            | bit(self.trace.is_some(), TRACE)
+            | bit(self.trace_state.is_some(), TRACE_STATE)
     }
 
     /// Whether encoded fields say that there is a time to live; the rest of them is not looked at.
@@ -149,6 +158,8 @@ impl<'a> HeaderFields<'a> {
             ("message type", self.message_type.map(str::len), MESSAGE_TYPE_BYTES_MAX),
             ("body detail", self.body_detail.map(<[u8]>::len), BODY_DETAIL_BYTES_MAX),
             ("group", self.group.map(str::len), GROUP_BYTES_MAX),
+            ("trace", self.trace.map(<[u8]>::len), TRACE_BYTES_MAX),
+            ("trace state", self.trace_state.map(str::len), TRACE_STATE_BYTES_MAX),
         ];
         for (field, length, max) in lengths {
             match length {
@@ -209,6 +220,8 @@ impl<'a> HeaderFields<'a> {
             MESSAGE_TYPE => self.message_type.map(str::as_bytes),
             BODY_DETAIL => self.body_detail,
             GROUP => self.group.map(str::as_bytes),
+            TRACE => self.trace,
+            TRACE_STATE => self.trace_state.map(str::as_bytes),
             _origin => {
                 if let Some(origin) = self.origin {
                     write_varint(out, origin.encoded_len() as u64);
@@ -280,6 +293,11 @@ impl<'a> HeaderFields<'a> {
             ORIGIN => self.origin = Some(MessageId::read(cursor.prefixed("origin", MessageId::BYTES_MAX)?)?),
             BODY_DETAIL => self.body_detail = Some(cursor.prefixed("body detail", BODY_DETAIL_BYTES_MAX)?),
             GROUP => self.group = Some(text(cursor.prefixed("group", GROUP_BYTES_MAX)?, "group")?),
+            TRACE => self.trace = Some(cursor.prefixed("trace", TRACE_BYTES_MAX)?),
+            TRACE_STATE => {
+                let state = cursor.prefixed("trace state", TRACE_STATE_BYTES_MAX)?;
+                self.trace_state = Some(text(state, "trace state")?);
+            }
             _added_later => {
                 cursor.prefixed("header field", u16::MAX.into())?;
             }

@@ -39,7 +39,9 @@ mod value_reader;
 mod value_writer;
 mod varint;
 
-pub use announce::{Announce, AnnounceHeader, Announced, Announcement, FACT_ROLES, Fact, Roles};
+pub use announce::{
+    Announce, AnnounceHeader, Announced, Announcement, FACT_PROCESS, FACT_ROLES, Fact, Process, Roles,
+};
 pub use body::{ArrayLayout, ArrayOrder, BodyKind};
 pub use control::{
     Answered, Forgets, Goodbye, Heartbeat, Mark, PassedOn, Position, Skip, SkipReason, Welcome,

@@ -24,6 +24,12 @@ pub const MESSAGE_TYPE_BYTES_MAX: usize = 255;
 /// Longest group (JMSXGroupID).
 pub const GROUP_BYTES_MAX: usize = 255;
 
+/// Longest trace context: version, trace, span and flags of W3C Trace Context, in binary.
+pub const TRACE_BYTES_MAX: usize = 26;
+
+/// Longest trace state (W3C Trace Context).
+pub const TRACE_STATE_BYTES_MAX: usize = 512;
+
 /// Longest body detail: the name of a registered type, or the layout of an array.
 pub const BODY_DETAIL_BYTES_MAX: usize = 1024;
 

@@ -70,6 +70,8 @@ fn full_record() -> Vec<u8> {
         lease: Some(4),
         key: Some(5),
         group_sequence: Some(6),
+        trace: Some(&[7; 26]),
+        trace_state: Some("vendor=1"),
     };
     let mut record = Vec::new();
     message.encode_into(&mut record).unwrap();

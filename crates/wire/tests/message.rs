@@ -6,6 +6,7 @@ use common::{Tree, single};
 use proptest::prelude::*;
 use shoal_wire::limits::{
     CORRELATION_ID_BYTES_MAX, PROPERTIES_BYTES_MAX, PROPERTIES_COUNT_MAX, PROPERTY_NAME_BYTES_MAX,
+    TRACE_BYTES_MAX,
 };
 use shoal_wire::{
     BodyKind, DecodeError, Destination, DestinationKind, EncodeError, HeaderFields, MessageId, MessageView,
@@ -89,6 +90,8 @@ impl Parts {
                 lease,
                 key,
                 group_sequence,
+                trace: self.correlation_id.as_deref().map(|id| &id[..id.len().min(TRACE_BYTES_MAX)]),
+                trace_state: self.message_type.as_deref(),
             },
             properties: properties.properties(),
             body_kind: self.kind,
@@ -301,9 +304,9 @@ fn flags_of_a_later_version_are_ignored() {
 
 #[test]
 fn header_fields_of_a_later_version_are_stepped_over() {
-    // Fields 1 (ttl), 10 (type), 14 (bytes added later), 16 (hops), 23 (a number added later), 24 (bytes added later),
+    // Fields 1 (ttl), 10 (type), 14 (bytes added later), 16 (hops), 23 (a number added later), 27 (bytes added later),
     // and one number and one text of a third word.
-    let words = [0xc4, 0x02, 0x81, 0x81, 0x01, 0x01];
+    let words = [0xc4, 0x02, 0x88, 0x81, 0x01, 0x01];
     let content = [60, 1, b'T', 2, 0xff, 0xff, 3, 0x85, 0x01, 1, 7, 9, 0];
     let fields = [&[0, (words.len() + content.len()) as u8], &words[..], &content].concat();
     let record = record(0x41, FIELDS, &fields);

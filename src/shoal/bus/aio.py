@@ -151,11 +151,13 @@ def listen(url: str, *, admit: Admit | None = None, **options: Unpack[ConnectOpt
 
 
 def _made(config: ConnectionConfig, client: ClientConfig) -> "Bus":
-    """The connection, of a class of its own if destinations have options: few have."""
-    if client.destinations is None:
-        return Bus(config)
-    bus: Bus = importlib.import_module("shoal.bus.destined").AioBus(config, client.destinations)
-    return bus
+    """The connection, of a class of its own if destinations have options, or if it is traced: few are."""
+    kind: type[Bus] = Bus
+    if client.destinations is not None:
+        kind = importlib.import_module("shoal.bus.destined").AioBus
+    if client.trace:
+        kind = importlib.import_module("shoal.bus.traced").of_tasks(kind)
+    return kind(config) if client.destinations is None else kind(config, client.destinations)  # type: ignore[call-arg]
 
 
 class Bus(Handle):
@@ -214,6 +216,7 @@ class Bus(Handle):
         window: int | None = None,
         timeout_s: float | None = None,
         retain: bool = False,
+        trace: tuple[bytes, str] | None = None,
     ) -> int: ...
 
     @overload
@@ -235,6 +238,7 @@ class Bus(Handle):
         window: int | None = None,
         timeout_s: float | None = None,
         retain: bool = False,
+        trace: tuple[bytes, str] | None = None,
     ) -> Receipt: ...
 
     @overload
@@ -256,6 +260,7 @@ class Bus(Handle):
         window: int | None = None,
         timeout_s: float | None = None,
         retain: bool = False,
+        trace: tuple[bytes, str] | None = None,
     ) -> int | Receipt: ...
 
     async def publish(
@@ -276,6 +281,7 @@ class Bus(Handle):
         window: int | None = None,
         timeout_s: float | None = None,
         retain: bool = False,
+        trace: tuple[bytes, str] | None = None,
     ) -> int | Receipt:
         """Publish a message, waiting while members take no more, or for the store. As `shoal.Bus.publish`."""
         check_flag("persistent", persistent)
@@ -290,6 +296,7 @@ class Bus(Handle):
                 "delivery_delay_s": delivery_delay_s,
                 "timestamp": timestamp,
                 "connection": connection,
+                "trace": trace,
             }
             check_flag("retain", retain)
             if retain:
@@ -323,6 +330,7 @@ class Bus(Handle):
             window=window,
             timeout_s=0.0,
             retain=retain,
+            trace=trace,
         )
         check_seconds("timeout_s", timeout_s, none="no end")
         await self._doorbell.take_turn()

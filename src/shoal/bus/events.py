@@ -19,6 +19,8 @@ from shoal.messages import link as link_notices
 
 log = logging.getLogger("shoal.bus")
 
+#: The chain of topics whose first level starts with `_`.
+RESERVED_CHAIN = 4
 #: Events kept for an owner that does not take them; the oldest give way.
 EVENTS_MAX = 10_000
 
@@ -74,6 +76,8 @@ class MessagesLost:
     last: int
     #: How many datagrams were lost with them; 0 if they were never sent here.
     segments: int
+    #: Patterns of this connection's subscriptions that may lack them, at most ten.
+    subscriptions: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +86,10 @@ class MemberSlow:
 
     #: Its node id.
     node: int
+    #: The name of its host, as it says itself; empty if not known.
+    host: str = ""
+    #: The number of its process there; 0 if not known.
+    pid: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,9 +267,9 @@ def from_core(kind: str, node: int, details: Mapping[str, Any]) -> Event:
         case "subscriptions":
             return SubscriptionsChanged(node, tuple(details["added"]), tuple(details["removed"]))
         case "lost":
-            return MessagesLost(node, **details)
+            return MessagesLost(node, **{**details, "subscriptions": tuple(details["subscriptions"])})
         case "slow":
-            return MemberSlow(node)
+            return MemberSlow(node, details["host"], details["pid"])
         case "renamed":
             return NodeIdChanged(node, details["before"])
         case "link_failed":
@@ -279,12 +287,14 @@ def from_core(kind: str, node: int, details: Mapping[str, Any]) -> Event:
 def warning(event: Event) -> Line | None:
     """The log line of an event; `None` if it deserves none."""
     match event:
-        case MessagesLost(node, _, chain, first, last, _) if first and last:
-            return notices.MESSAGES_LOST(node=node, chain=chain, first=first, last=last)
-        case MessagesLost(node, _, chain, _, _, segments):
-            return notices.SEGMENTS_LOST(node=node, chain=chain, segments=segments)
-        case MemberSlow(node):
-            return notices.MEMBER_SLOW(node=node)
+        case MessagesLost(node, _, chain, first, last, _, patterns) if first and last:
+            affected = _patterns(chain, patterns)
+            return notices.MESSAGES_LOST(node=node, chain=chain, first=first, last=last, patterns=affected)
+        case MessagesLost(node, _, chain, _, _, segments, patterns):
+            affected = _patterns(chain, patterns)
+            return notices.SEGMENTS_LOST(node=node, chain=chain, segments=segments, patterns=affected)
+        case MemberSlow(node, host, pid):
+            return notices.MEMBER_SLOW(node=node, host=host or "?", pid=pid or "?")
         case MemberLeft(node, True):
             return notices.MEMBER_FAILED(node=node)
         case Unreadable(0, why):
@@ -303,6 +313,12 @@ def warning(event: Event) -> Line | None:
             return notices.BACKLOG_DROPPED(name=name, messages=dropped)
         case _:
             return _link_warning(event)
+
+
+def _patterns(chain: int, patterns: tuple[str, ...]) -> str:
+    """Those subscriptions whose messages the chain carries, in words; `?` if there is none."""
+    fitting = [pattern for pattern in patterns if pattern.startswith("_") == (chain == RESERVED_CHAIN)]
+    return ", ".join(fitting) or "?"
 
 
 def _link_warning(event: Event) -> Line | None:

@@ -151,11 +151,13 @@ def listen(url: str, *, admit: Admit | None = None, **options: Unpack[ConnectOpt
 
 
 def _made(config: ConnectionConfig, client: ClientConfig) -> "Bus":
-    """The connection, of a class of its own if destinations have options: few have."""
-    if client.destinations is None:
-        return Bus(config)
-    bus: Bus = importlib.import_module("shoal.bus.destined").Bus(config, client.destinations)
-    return bus
+    """The connection, of a class of its own if destinations have options, or if it is traced: few are."""
+    kind: type[Bus] = Bus
+    if client.destinations is not None:
+        kind = importlib.import_module("shoal.bus.destined").Bus
+    if client.trace:
+        kind = importlib.import_module("shoal.bus.traced").of_threads(kind)
+    return kind(config) if client.destinations is None else kind(config, client.destinations)  # type: ignore[call-arg]
 
 
 class Bus(Handle):
@@ -213,6 +215,7 @@ class Bus(Handle):
         window: int | None = None,
         timeout_s: float | None = None,
         retain: bool = False,
+        trace: tuple[bytes, str] | None = None,
     ) -> int: ...
 
     @overload
@@ -234,6 +237,7 @@ class Bus(Handle):
         window: int | None = None,
         timeout_s: float | None = None,
         retain: bool = False,
+        trace: tuple[bytes, str] | None = None,
     ) -> Receipt: ...
 
     @overload
@@ -255,6 +259,7 @@ class Bus(Handle):
         window: int | None = None,
         timeout_s: float | None = None,
         retain: bool = False,
+        trace: tuple[bytes, str] | None = None,
     ) -> int | Receipt: ...
 
     def publish(
@@ -275,6 +280,7 @@ class Bus(Handle):
         window: int | None = None,
         timeout_s: float | None = None,
         retain: bool = False,
+        trace: tuple[bytes, str] | None = None,
     ) -> int | Receipt:
         """Publish a message. It is on its way when this returns, and kept if it is persistent.
 
@@ -299,6 +305,8 @@ class Bus(Handle):
             retain: keep it as the topic's last value while this connection is open: subscribers with
                 `retained=True` get it first. With `persistent`, a store keeps it beyond that. An empty body
                 (`None`, `""`, `b""`) deletes the value.
+            trace: the trace and span that it is sent in, as `Message.trace` says it; a connection with
+                `trace=True` gives its own.
 
         Returns:
             Of a persistent message a `Receipt`: its identity, and whether a store has it. Of others the
@@ -332,6 +340,7 @@ class Bus(Handle):
             window=window,
             timeout_s=timeout_s,
             retain=retain,
+            trace=trace,
         )
         return published
 

@@ -45,6 +45,7 @@ class ClientOptions(TypedDict, total=False):
     outbox_bytes_max: int
     metrics: str | None
     answer: bool
+    trace: bool
     destinations: Mapping[str, Any] | str | Path | None
 
 
@@ -82,6 +83,8 @@ class ClientConfig(Checked):
     metrics: str | None = None
     #: Whether to answer `shoal nodes` and `shoal top` with a status.
     answer: bool = False
+    #: Whether messages are traced by OpenTelemetry, which `shoal[otel]` brings.
+    trace: bool = False
     #: Options of destinations: of patterns, or a TOML file with `[destination."fx/>"]`.
     destinations: Destinations | None = None
 

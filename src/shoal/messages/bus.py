@@ -4,13 +4,15 @@ from shoal.messages.notice import error, info, warning
 
 MESSAGES_LOST = warning(
     2101,
-    "Lost messages {first} to {last} of member {node} (chain {chain}); they cannot be repaired.",
+    "Lost messages {first} to {last} of member {node} (chain {chain}); they cannot be repaired. "
+    "Subscriptions that may lack them: {patterns}.",
     "If this program is slow, read faster, use a narrower pattern or a selector, or raise `cache_bytes` of "
     "the publisher. A network failure or a failed router also causes loss.",
 )
 SEGMENTS_LOST = warning(
     2102,
-    "Lost {segments} datagrams of member {node} (chain {chain}); they cannot be repaired.",
+    "Lost {segments} datagrams of member {node} (chain {chain}); they cannot be repaired. Subscriptions that "
+    "may lack messages: {patterns}.",
     "If this program is slow, read faster, use a narrower pattern or a selector, or raise `cache_bytes` of "
     "the publisher. A network failure or a failed router also causes loss.",
 )
@@ -25,7 +27,7 @@ NODE_ID_CHANGED = warning(
 )
 MEMBER_SLOW = warning(
     2107,
-    "Member {node} stopped reading; publishing continues without it.",
+    "Member {node} (host {host}, process {pid}) stopped reading; publishing continues without it.",
     "If it is alive, it may lose messages: make it read faster, or raise `slow_after_s`.",
 )
 CALLBACK_FAILED = error(2111, "A callback raised an exception on topic {topic}: {why}.")

@@ -45,8 +45,8 @@ def test_warnings_of_one_kind_are_far_apart_and_none_goes_uncounted(caplog: pyte
     warnings = Warnings(lambda: now[0])
     with caplog.at_level(logging.WARNING, "shoal.bus"):
         for _ in range(5):
-            warnings.add(shoal.MessagesLost(2748, 5, 2, 70, 76, 7))
-        warnings.add(shoal.MemberSlow(0xABC))
+            warnings.add(shoal.MessagesLost(2748, 5, 2, 70, 76, 7, ("prices/>", "_a")))
+        warnings.add(shoal.MemberSlow(0xABC, "host-b", 4121))
         warnings.add(shoal.MemberJoined(1))
         warnings.add(shoal.MemberLeft(1, failed=False))
         now[0] += LOG_EVERY_S
@@ -56,8 +56,9 @@ def test_warnings_of_one_kind_are_far_apart_and_none_goes_uncounted(caplog: pyte
     lines = [record.getMessage() for record in caplog.records]
     assert len(lines) == 4
     assert "SHOAL-2101 Lost messages 70 to 76 of member 2748 (chain 2)" in lines[0]
+    assert "Subscriptions that may lack them: prices/>." in lines[0]
     assert "cache_bytes" in lines[0]
-    assert "SHOAL-2107 Member 2748 stopped reading" in lines[1]
+    assert "SHOAL-2107 Member 2748 (host host-b, process 4121) stopped reading" in lines[1]
     assert "SHOAL-2102 Lost 7 datagrams of member 2748 (chain 2)" in lines[2]
     assert lines[2].endswith("(Similar lines suppressed: 4.)")
     assert lines[3] == "SHOAL-2112 Similar warnings suppressed: 1 (MessagesLost)."

@@ -12,12 +12,14 @@ use shoal_node::tcp::TcpConfig;
 use shoal_node::udp::{UdpConfig, Way};
 use shoal_node::{Hub, HubConfig, HubEvent, Interest, MembershipConfig, NodeConfig, SubscriptionId};
 use shoal_norm::{NodeId, Stats};
+use shoal_wire::Process;
 
 use super::reader::Reader;
 use crate::bell::Bell;
 use crate::clock::Clock;
 use crate::datagram::{UdpNet, UdpOpen};
 use crate::norm::{LinkError, LinkOptions, NormBell, NormLink};
+use crate::sys;
 use crate::tcp::TcpNet;
 use crate::udp::{Mark, SocketOptions};
 use crate::waiter::Waiter;
@@ -158,6 +160,7 @@ impl Bus {
     fn without_links(config: &HubConfig, router: bool) -> Bus {
         let (waiter, clock) = (Arc::new(Waiter::default()), Clock::start());
         let hub = Hub::new(config, waiter.clone());
+        hub.set_process(Process::new(&sys::host_name(), std::process::id()));
         if router {
             hub.set_router();
         }

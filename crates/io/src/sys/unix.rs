@@ -33,6 +33,15 @@ pub(crate) fn number(socket: &impl AsDescriptor) -> Descriptor {
     socket.as_fd().as_raw_fd()
 }
 
+/// What this machine is called; empty if the system does not say.
+pub(crate) fn host_name() -> String {
+    let mut name = [0u8; 256];
+    // SAFETY: the system writes at most as many bytes as the array has, which outlives the call.
+    let told = unsafe { libc::gethostname(name.as_mut_ptr().cast(), name.len()) };
+    let end = name.iter().position(|&byte| byte == 0).unwrap_or(name.len());
+    if told == 0 { String::from_utf8_lossy(&name[..end]).into_owned() } else { String::new() }
+}
+
 /// Two ends that are connected to each other.
 pub(crate) fn pipe() -> io::Result<(Pipe, Pipe)> {
     UnixStream::pair()

@@ -41,6 +41,11 @@ pub(crate) fn borrow(socket: &impl AsDescriptor) -> Borrowed<'_> {
     socket.as_socket()
 }
 
+/// What this machine is called; empty if the system does not say.
+pub(crate) fn host_name() -> String {
+    std::env::var("COMPUTERNAME").unwrap_or_default()
+}
+
 /// The number of a socket, valid while it is open.
 pub(crate) fn number(socket: &impl AsDescriptor) -> Descriptor {
     socket.as_socket().as_raw_socket()

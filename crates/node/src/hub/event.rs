@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use shoal_norm::NodeId;
+use shoal_wire::Process;
 
 use super::chain::LinkId;
 use crate::attributes::Origin;
@@ -64,8 +65,8 @@ pub enum HubEvent {
     Subscriptions(NodeId, Vec<String>, Vec<String>),
     /// Messages are lost to us for good.
     Lost(Lost),
-    /// A node gets nowhere, and publishers no longer wait for it.
-    Slow(NodeId),
+    /// A node gets nowhere, and publishers no longer wait for it: which, and the program it is in, if it said so.
+    Slow(NodeId, Option<Process>),
     /// A node sends what cannot be read: why.
     Unreadable(NodeId, String),
     /// Another node has our node id, and we took another one: which we had, and which we have.

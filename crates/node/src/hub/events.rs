@@ -79,7 +79,7 @@ fn text_bytes(event: &HubEvent) -> usize {
         HubEvent::Joined(_)
         | HubEvent::Gone(..)
         | HubEvent::Lost(_)
-        | HubEvent::Slow(_)
+        | HubEvent::Slow(..)
         | HubEvent::Dropped(_)
         | HubEvent::Renamed(..) => 0,
     }

@@ -42,7 +42,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering}
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 use shoal_norm::{NodeId, Time};
-use shoal_wire::{MessageView, Roles};
+use shoal_wire::{MessageView, Process, Roles};
 
 pub use self::chain::{Chains, Clock, LinkId, Stamp};
 pub use self::consumer::{Batch, Consumer, Entry, Overflow, Source, Taken};
@@ -374,6 +374,16 @@ impl Hub {
     /// Says what a step over a link costs; `None` if it costs as usual.
     pub fn set_cost(&self, link: LinkId, cost: Option<NonZeroU32>) {
         self.map_costs(link, cost);
+    }
+
+    /// Says which program this is. To be said before there are links.
+    pub fn set_process(&self, process: Process) {
+        lock(&self.wanted).asked.set_process(process);
+    }
+
+    /// Patterns that programs of this process subscribe to, at most so many.
+    pub fn patterns_here(&self, most: usize) -> Vec<String> {
+        lock(&self.wanted).asked.patterns_here(most)
     }
 
     /// Says what we do beside what our own programs do, apart from routing.

@@ -9,8 +9,8 @@
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use shoal_wire::{
-    AnnounceHeader, Announcement, DestinationKind, EncodeError, FACT_ROLES, Fact, InterestEntry,
-    NumberedEntry, Roles, TopicPattern,
+    AnnounceHeader, Announcement, DestinationKind, EncodeError, FACT_PROCESS, FACT_ROLES, Fact,
+    InterestEntry, NumberedEntry, Process, Roles, TopicPattern,
 };
 
 /// Changes that can be told as such; whoever is further behind gets everything.
@@ -120,6 +120,7 @@ pub struct AskedInterest {
     coverers: Vec<u64>,
     last_id: u64,
     roles: Roles,
+    process: Option<Process>,
     /// Entries that disappear under others are not shown.
     covering: bool,
     /// Entries that programs of this process ask for.
@@ -158,6 +159,18 @@ impl AskedInterest {
     /// Whether programs of this process ask for something.
     pub fn is_asked_here(&self) -> bool {
         self.here > 0
+    }
+
+    /// Patterns of topics that programs of this process ask for, at most so many.
+    pub fn patterns_here(&self, most: usize) -> Vec<String> {
+        let is_here = |held: &&Held| held.askers.iter().any(|(asker, _)| *asker == Asker::Here);
+        let topics = self.held.values().filter(|held| held.kind == DestinationKind::Topic).filter(is_here);
+        let mut patterns: Vec<String> =
+            topics.filter_map(|held| Some(held.pattern.as_ref()?.as_str().to_owned())).collect();
+        patterns.sort_unstable();
+        patterns.dedup();
+        patterns.truncate(most);
+        patterns
     }
 
     fn is_shown(&self, id: u64, view: View) -> bool {
@@ -338,6 +351,11 @@ impl AskedInterest {
         }
     }
 
+    /// Says which program this is. To be said before anything is announced.
+    pub fn set_process(&mut self, process: Process) {
+        self.process = Some(process);
+    }
+
     /// Has other roles from now on.
     pub fn set_roles(&mut self, roles: Roles) {
         if std::mem::replace(&mut self.roles, roles) != roles {
@@ -406,10 +424,11 @@ impl AskedInterest {
             total: shown.total,
             digest: shown.digest,
         };
-        let value = self.roles.to_bytes();
-        let roles = [Fact { tag: FACT_ROLES, value: &value }];
-        let facts = if self.roles == Roles::default() { &[][..] } else { &roles };
-        Announcement { header, removed, added, missing, facts }.write(PART_BYTES_MAX)
+        let roles = (self.roles != Roles::default()).then(|| (FACT_ROLES, self.roles.to_bytes()));
+        let process = self.process.as_ref().map(|process| (FACT_PROCESS, process.to_bytes()));
+        let facts: Vec<_> = roles.into_iter().chain(process).collect();
+        let facts: Vec<Fact<'_>> = facts.iter().map(|(tag, value)| Fact { tag: *tag, value }).collect();
+        Announcement { header, removed, added, missing, facts: &facts }.write(PART_BYTES_MAX)
     }
 }
 

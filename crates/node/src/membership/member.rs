@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use shoal_norm::Time;
-use shoal_wire::{Announce, Position, Roles, Welcome};
+use shoal_wire::{Announce, Position, Process, Roles, Welcome};
 
 use super::beat::Beat;
 use super::{Change, REPEAT_FIRST};
@@ -51,6 +51,8 @@ pub(super) struct Member {
     interest: AnnouncedInterest,
     /// What it does beside what its own programs do.
     pub roles: Roles,
+    /// The program it is in.
+    pub process: Option<Process>,
     /// The latest version of it that we heard of, and when; beyond the one we have, what it wants is not known.
     version_heard: u64,
     version_heard_at: Time,
@@ -79,6 +81,7 @@ impl Member {
             publisher: announce.header.publisher,
             interest: AnnouncedInterest::new(bounds),
             roles: Roles::default(),
+            process: None,
             version_heard: 0,
             version_heard_at: Time::ZERO,
             too_much: false,
@@ -125,6 +128,7 @@ impl Member {
         let version = announce.header.version;
         if announce.part == 0 && version > self.interest.version() {
             self.roles = Roles::of(&announce.facts);
+            self.process = Process::of(&announce.facts);
         }
         // Heartbeats and Marks are easily forged. If it announces what we have once more, long after another version
         // was heard of, there is no other. One that is new to us may be followed by that other.

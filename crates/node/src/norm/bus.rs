@@ -503,7 +503,7 @@ impl Application for NormBus {
             Event::NodeIdTaken => self.collided = true,
             // Who is about to be gone acknowledges nothing, and is not slow.
             Event::AckerSilent { node, .. } if !session.is_departing(*node) => {
-                self.port.tell(HubEvent::Slow(*node));
+                self.port.tell(HubEvent::Slow(*node, self.membership.process(*node)));
             }
             Event::AckerLost { object, node, since } if !session.is_departing(*node) => {
                 self.port.note_loser(usize::from(*object), *node, *since - UNDER_WAY);

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use shoal_norm::{Chunk, NodeId, Time};
-use shoal_wire::{Announce, Goodbye, RecordKind, Roles};
+use shoal_wire::{Announce, Goodbye, Process, RecordKind, Roles};
 
 use super::flow::{Inflow, Outflow};
 use super::greeting::Position;
@@ -36,6 +36,8 @@ pub(super) struct Session {
     pub port: Port,
     pub publisher: u64,
     pub node: NodeId,
+    /// The program at the other end, as far as it said so.
+    pub process: Option<Process>,
     /// From lane 1 on.
     pub out: Vec<Outflow>,
     pub into: Vec<Inflow>,
@@ -82,6 +84,7 @@ impl Session {
         });
         Session {
             into: into.collect(),
+            process: None,
             out: (1..lanes).map(|lane| Outflow::new(window, Lane::share(lane))).collect(),
             port,
             publisher,
@@ -300,6 +303,7 @@ impl Session {
             let is_router = Roles::of(&announce.facts).contains(Roles::ROUTER);
             self.port.set_neighbours(announce.header.domain, [(self.publisher, self.node, is_router)]);
             self.port.set_leaf(!is_router);
+            self.process = Process::of(&announce.facts);
         }
         self.announced.set_bytes_max(room.min(INTEREST_BYTES_MAX));
         match self.announced.apply(&announce) {

@@ -149,7 +149,7 @@ impl TcpLinks {
             if session.is_late(now, patience) && (is_any_moving || session.port.others_take(&ours)) {
                 session.lagging = true;
                 session.port.set_lagging(true);
-                session.port.tell(HubEvent::Slow(session.node));
+                session.port.tell(HubEvent::Slow(session.node, session.process.clone()));
             }
         }
     }

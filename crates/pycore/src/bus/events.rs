@@ -9,7 +9,11 @@ use shoal_norm::NodeId;
 /// What kind of event, which node it is about, and its details.
 pub type EventTuple<'py> = (&'static str, NodeId, Bound<'py, PyDict>);
 
-pub fn event_to_python<'py>(py: Python<'py>, event: &HubEvent) -> PyResult<EventTuple<'py>> {
+pub fn event_to_python<'py>(
+    py: Python<'py>,
+    event: &HubEvent,
+    patterns: impl FnOnce() -> Vec<String>,
+) -> PyResult<EventTuple<'py>> {
     let details = PyDict::new(py);
     let (kind, node) = match event {
         HubEvent::Joined(node) => ("joined", node),
@@ -28,9 +32,15 @@ pub fn event_to_python<'py>(py: Python<'py>, event: &HubEvent) -> PyResult<Event
             details.set_item("first", first)?;
             details.set_item("last", last)?;
             details.set_item("segments", segments)?;
+            details.set_item("subscriptions", patterns())?;
             ("lost", node)
         }
-        HubEvent::Slow(node) => ("slow", node),
+        HubEvent::Slow(node, process) => {
+            let known = process.as_ref();
+            details.set_item("host", known.map_or("", |process| &process.host))?;
+            details.set_item("pid", known.map_or(0, |process| process.pid))?;
+            ("slow", node)
+        }
         HubEvent::Unreadable(node, why) => {
             details.set_item("why", why)?;
             ("unreadable", node)

@@ -321,6 +321,16 @@ impl Message {
         }
     }
 
+    /// The trace and span it was sent in: version, trace, span and flags of W3C Trace Context in binary, and the trace
+    /// state; none if it was sent in no trace.
+    #[getter]
+    fn trace<'py>(&self, py: Python<'py>) -> PyResult<Option<(Bound<'py, PyBytes>, String)>> {
+        let state = |fields: &HeaderFields<'_>| fields.trace_state.unwrap_or_default().to_owned();
+        let found =
+            self.with_fields(|fields| fields.trace.map(|trace| (PyBytes::new(py, trace), state(fields))))?;
+        Ok(found.flatten())
+    }
+
     /// Messages of one group go to one receiver, in order (JMSXGroupID); none if it is in no group.
     #[getter]
     fn group(&self) -> PyResult<Option<String>> {

@@ -24,7 +24,7 @@ use shoal_wire::Roles;
 use super::events::{EventTuple, event_to_python};
 use super::exit::detached;
 use super::fork::Birth;
-use super::outgoing::{Extras, Given, Scratch, correlation_bytes, given_priority, timestamp_us};
+use super::outgoing::{Extras, Given, Scratch, correlation_bytes, given_priority, given_trace, timestamp_us};
 use super::publishing::Wait;
 use super::subscription::Subscription;
 use super::tcp::set_traffic;
@@ -37,6 +37,9 @@ use crate::norm::stats_to_python;
 use crate::selector::{CorrelationFilter, Selector};
 
 static DOMAINS: Domains = Domains::new();
+
+/// Patterns that a loss report names, at the most.
+const LOST_PATTERNS_MAX: usize = 10;
 
 /// What `udp` is: see [`Node::new`].
 type UdpTuple = (bool, usize, Option<f64>, usize, usize, u32, Option<ClassMarks>);
@@ -383,7 +386,7 @@ impl Node {
         topic, body = None, *, properties = None, priority = None, ttl_s = None, correlation_id = None,
         reply_to = None, r#type = None, persistent = None, delivery_delay_s = None, timestamp = None,
         connection = None, window = None, timeout_s = None, retain = None, held_s = None, waited_s = 0.0,
-        caller = None
+        caller = None, trace = None
     ))]
     #[allow(clippy::too_many_arguments, reason = "keywords in Python")]
     fn publish<'py>(
@@ -407,6 +410,7 @@ impl Node {
         held_s: Option<f64>,
         waited_s: f64,
         caller: Option<&Bound<'_, Subscription>>,
+        trace: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let topic = text_argument("topic", topic)?;
         let is_persistent = persistent.map_or(Ok(false), |mark| argument("persistent", mark))?;
@@ -435,6 +439,7 @@ impl Node {
                 ("timeout_s", timeout_s),
                 ("persistent", persistent),
                 ("retain", retain),
+                ("trace", trace),
             ];
             for (name, value) in given {
                 if let Some(value) = value {
@@ -451,7 +456,9 @@ impl Node {
         let message_type = r#type;
         let given =
             Given { properties, ttl_s, correlation_id, reply_to, message_type, persistent, delivery_delay_s };
+        let trace = given_trace(trace)?;
         let extras = Extras {
+            trace: trace.as_ref().map(|(trace, state)| (&trace[..], &state[..])),
             timestamp_us: timestamp.map(timestamp_us).transpose()?,
             connection: connection.map(|number| argument("connection", number)).transpose()?,
             held: held_s.map(|held| duration("held_s", held)).transpose()?,
@@ -641,7 +648,8 @@ impl Node {
     fn take_events<'py>(&self, py: Python<'py>) -> PyResult<Option<Vec<EventTuple<'py>>>> {
         let inner = self.inner()?;
         let Some(events) = detached(py, || inner.bus.take_events()) else { return Ok(None) };
-        events.iter().map(|event| event_to_python(py, event)).collect::<PyResult<_>>().map(Some)
+        let patterns = || inner.bus.hub().patterns_here(LOST_PATTERNS_MAX);
+        events.iter().map(|event| event_to_python(py, event, patterns)).collect::<PyResult<_>>().map(Some)
     }
 
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {

@@ -6,6 +6,7 @@ use std::time::Duration;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyString};
+use shoal_wire::limits::{TRACE_BYTES_MAX, TRACE_STATE_BYTES_MAX};
 use shoal_wire::{Destination, HeaderFields, Outgoing, Priority, PropertiesWriter, Topic};
 
 use super::body::{Encoded, encode_error};
@@ -37,6 +38,8 @@ pub struct Extras<'a> {
     pub group: Option<&'a str>,
     /// Which of the publisher's connections sends it.
     pub connection: Option<u64>,
+    /// The trace and span it is sent in, and what tracing systems add to that.
+    pub trace: Option<(&'a [u8], &'a str)>,
     /// How long its publisher held it before.
     pub held: Option<Duration>,
 }
@@ -74,6 +77,7 @@ impl<'a> Given<'a, '_> {
             timestamp_us: None,
             group: None,
             connection: None,
+            trace: None,
             held: None,
         })
     }
@@ -96,6 +100,7 @@ impl Extras<'_> {
             && self.timestamp_us.is_none()
             && self.group.is_none()
             && self.connection.is_none()
+            && self.trace.is_none()
             && self.held.is_none()
     }
 }
@@ -132,6 +137,8 @@ pub fn write_head(
             message_type: extras.message_type,
             group: extras.group,
             connection: extras.connection,
+            trace: extras.trace.map(|(trace, _)| trace),
+            trace_state: extras.trace.map(|(_, state)| state).filter(|state| !state.is_empty()),
             held_us: extras.held.map(|span| span.as_micros() as u64),
             body_detail: (!encoded.detail.is_empty()).then_some(&encoded.detail[..]),
             ..HeaderFields::default()
@@ -170,6 +177,23 @@ pub fn given_priority(priority: Option<&Bound<'_, PyAny>>) -> PyResult<Priority>
 pub fn priority_of(priority: i64) -> PyResult<Priority> {
     let valid = u8::try_from(priority).ok().and_then(|priority| Priority::new(priority).ok());
     valid.ok_or_else(|| PyValueError::new_err(format!("priority is {priority}, and must be 0 to 9")))
+}
+
+/// A trace context as Python gives it: bytes, and the trace state.
+pub type GivenTrace = (Vec<u8>, String);
+
+/// The trace context that a call was given.
+pub fn given_trace(trace: Option<&Bound<'_, PyAny>>) -> PyResult<Option<GivenTrace>> {
+    let Some(trace) = trace else { return Ok(None) };
+    let given: GivenTrace = argument("trace", trace)?;
+    if given.0.len() != TRACE_BYTES_MAX || given.1.len() > TRACE_STATE_BYTES_MAX {
+        let (length, state) = (given.0.len(), given.1.len());
+        return Err(PyValueError::new_err(format!(
+            "trace is {length} bytes and a state of {state}: it must be {TRACE_BYTES_MAX} bytes, and a state of at \
+             most {TRACE_STATE_BYTES_MAX}"
+        )));
+    }
+    Ok(Some(given))
 }
 
 pub fn correlation_bytes<'a>(id: &'a Bound<'_, PyAny>) -> PyResult<Cow<'a, [u8]>> {

@@ -16,7 +16,8 @@ use super::exit::detached;
 use super::message::{Delivery, Message};
 use super::node::{Node, deadline};
 use super::outgoing::{
-    Extras, Given, Scratch, correlation_bytes, given_priority, timestamp_us, write_head, write_properties,
+    Extras, Given, Scratch, correlation_bytes, given_priority, given_trace, timestamp_us, write_head,
+    write_properties,
 };
 use super::typed;
 use crate::convert::{argument, text_argument};
@@ -163,7 +164,7 @@ impl RowsBuilder {
     #[pyo3(signature = (
         topic, body = None, *, properties = None, priority = None, ttl_s = None, correlation_id = None,
         reply_to = None, r#type = None, persistent = None, delivery_delay_s = None, timestamp = None, group = None,
-        connection = None, bytes_max = None, node = None, log = None, timeout_s = None
+        connection = None, bytes_max = None, node = None, log = None, timeout_s = None, trace = None
     ))]
     #[allow(clippy::too_many_arguments, reason = "keywords in Python")]
     fn add(
@@ -186,6 +187,7 @@ impl RowsBuilder {
         node: Option<&Bound<'_, Node>>,
         log: Option<&Bound<'_, Log>>,
         timeout_s: Option<f64>,
+        trace: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<u64> {
         let topic = text_argument("topic", topic)?;
         let correlation = correlation_id.map(correlation_bytes).transpose()?;
@@ -197,7 +199,9 @@ impl RowsBuilder {
             Some(group) => Some(text_argument("group", group)?.to_str()?),
             None => None,
         };
-        let extras = Extras { group, connection, ..given.check()? };
+        let trace = given_trace(trace)?;
+        let trace = trace.as_ref().map(|(trace, state)| (&trace[..], &state[..]));
+        let extras = Extras { group, connection, trace, ..given.check()? };
         let published_us = timestamp.map(timestamp_us).transpose()?.unwrap_or_else(now_us);
         let none = py.None().into_bound(py);
         let encoded = body::encode(body.unwrap_or(&none))?;
