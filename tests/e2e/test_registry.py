@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import shoal
-from shoal.bus.events import LinkDown, LinkUp, Roamed
+from shoal.bus.events import LinkDown, LinkUp, MessagesLost, Roamed
 from shoal.link.registry_client import RegistryClient
 
 PATIENCE_S = 30.0
@@ -174,7 +174,7 @@ class Flow:
     """Numbered messages from one program to another."""
 
     def __init__(self, writer: shoal.Bus, reader: shoal.Bus) -> None:
-        self._writer = writer
+        self._writer, self._reader = writer, reader
         self._messages = reader.subscribe("flow/>", wait=True)
         self._published = 0
         self.got: list[int] = []
@@ -193,7 +193,10 @@ class Flow:
         """Everything came, once and in order."""
         while len(self.got) < self._published:
             message = self._messages.receive(PATIENCE_S)
-            assert message is not None, f"{len(self.got)} of {self._published} came"
+            if message is None:
+                events = self._reader.events(timeout_s=0)
+                told = [event for event in events if isinstance(event, MessagesLost | Roamed)]
+                pytest.fail(f"{len(self.got)} of {self._published} came; {told}")
             self.got.append(message.body)
         assert self.got == list(range(self._published))
 

@@ -16,6 +16,7 @@ from shoal_bench import fec as fec_experiment
 from shoal_bench import jms as jms_experiment
 from shoal_bench import lan as lan_experiment
 from shoal_bench import latency as latency_experiment
+from shoal_bench import locate as locate_experiment
 from shoal_bench import norm as norm_experiment
 from shoal_bench import route as route_experiment
 from shoal_bench import sharing as sharing_experiment
@@ -212,6 +213,22 @@ def lan(
             size=size, rate_mbit_s=rate, many=subscribers, rounds=rounds, seconds=seconds
         )
     _show(f"{size}-byte messages on a LAN of {rate} Mbit/s", options, lan_experiment.run, json)
+
+
+@app.command("locate")
+def locate(
+    daemons: Annotated[int, typer.Option(help="Daemons that the registry knows.")] = 12,
+    clients: Annotated[int, typer.Option(help="Clients, which ask 19 times a second each.")] = 120,
+    rounds: Rounds = 5,
+    seconds: Annotated[float, typer.Option(help="How long clients ask.")] = 5.0,
+    json: Json = None,
+) -> None:
+    """Answers of a registry to clients that ask for a daemon, with a live test of each, on loopback."""
+    with _options_checked():
+        options = locate_experiment.LocateOptions(
+            daemons=daemons, clients=clients, rounds=rounds, seconds=seconds
+        )
+    _show(f"{clients} clients ask for one of {daemons} daemons", options, locate_experiment.run, json)
 
 
 @app.command("slow")

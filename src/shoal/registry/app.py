@@ -2,11 +2,12 @@
 
 import json
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from typing import Annotated, Any
 
 from fastapi import Depends, FastAPI, HTTPException, Path, Query, Request, Response
 from fastapi.responses import JSONResponse, StreamingResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 import shoal
 from shoal.config.tokens import Principal
@@ -75,6 +76,25 @@ _REFUSED: dict[int | str, dict[str, Any]] = {
 _FULL: dict[int | str, dict[str, Any]] = {503: {"model": ProblemBody, "description": "There is no room."}}
 
 
+class BoundedBodies:
+    """Refuses bodies that are too long, or do not say how long they are."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on, or refuse it."""
+        if scope["type"] == "http":
+            absent = b"0" if scope["method"] in ("GET", "DELETE") else b""
+            found = (value for name, value in scope["headers"] if name == b"content-length")
+            length = next(found, absent)
+            if not length.isdigit() or int(length) > BODY_BYTES_MAX:
+                why = f"A body has a Content-Length of at most {BODY_BYTES_MAX}."
+                await JSONResponse({"detail": why}, 413)(scope, receive, send)
+                return
+        await self._app(scope, receive, send)
+
+
 def make_app(desk: Desk) -> FastAPI:
     """The HTTP interface of a registry."""
     app = FastAPI(
@@ -85,13 +105,7 @@ def make_app(desk: Desk) -> FastAPI:
     )
     app.state.desk = desk
 
-    @app.middleware("http")
-    async def bound_bodies(request: Request, follow: Callable[[Request], Awaitable[Response]]) -> Response:
-        length = request.headers.get("Content-Length", "0" if request.method in ("GET", "DELETE") else "")
-        if not length.isdecimal() or int(length) > BODY_BYTES_MAX:
-            return JSONResponse({"detail": f"A body has a Content-Length of at most {BODY_BYTES_MAX}."}, 413)
-        return await follow(request)
-
+    app.add_middleware(BoundedBodies)
     _add_daemons(app, desk)
     _add_clients(app, desk)
     return app
@@ -100,7 +114,7 @@ def make_app(desk: Desk) -> FastAPI:
 def _add_daemons(app: FastAPI, desk: Desk) -> None:
     """What daemons ask."""
 
-    def daemon(request: Request, domain: Domain) -> Principal | None:
+    async def daemon(request: Request, domain: Domain) -> Principal | None:
         return desk.check(request, domain, "daemon")
 
     Daemon = Annotated[Principal | None, Depends(daemon)]  # noqa: N806
@@ -170,16 +184,16 @@ def _add_daemons(app: FastAPI, desk: Desk) -> None:
 def _add_clients(app: FastAPI, desk: Desk) -> None:
     """What clients, consoles and operators ask."""
 
-    def client(request: Request, domain: Domain) -> None:
+    async def client(request: Request, domain: Domain) -> None:
         desk.check(request, domain, "client", "daemon")
 
-    def reader(request: Request, domain: Domain) -> None:
+    async def reader(request: Request, domain: Domain) -> None:
         desk.check(request, domain, "client", "daemon", "viewer")
 
-    def viewer(request: Request, domain: Domain) -> None:
+    async def viewer(request: Request, domain: Domain) -> None:
         desk.check(request, domain, "viewer", "daemon")
 
-    def operator(request: Request) -> None:
+    async def operator(request: Request) -> None:
         desk.check(request, None, "operator")
 
     @app.get(

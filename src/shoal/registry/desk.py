@@ -46,7 +46,10 @@ class Desk:
         audit: Audit | None = None,
     ) -> None:
         self.directory, self.principals, self.clock, self._wall = directory, principals, clock, wall
-        self.reach, self.prove = reach or Reach(clock), prove or Prover()
+        tested = Reach(clock)
+        self.reach, self.prove = reach or tested, prove or Prover()
+        #: Whether an address was reached a moment ago; `None` if it has to be tried.
+        self.known: Callable[[Endpoint], bool | None] = tested.known if reach is None else lambda _: None
         self.audit = audit or Audit()
         self.locates = RateLimit(LOCATES_PER_S)
         self.registrations = RateLimit(REGISTRATIONS_PER_S)
@@ -164,7 +167,10 @@ class Desk:
         found: list[Candidate] = []
         for first in range(0, len(candidates), CANDIDATES):
             lot = candidates[first : first + CANDIDATES]
-            are_there = await asyncio.gather(*(self.reach(each.endpoint) for each in lot))
+            known = [self.known(each.endpoint) for each in lot]
+            if None in known:
+                known = list(await asyncio.gather(*(self.reach(each.endpoint) for each in lot)))
+            are_there = known
             found += [each for each, is_there in zip(lot, are_there, strict=True) if is_there]
             if len(found) >= CANDIDATES:
                 break

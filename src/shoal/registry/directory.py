@@ -17,6 +17,7 @@ Daemons compare stamps to learn that the list changed, so the stamp grows also i
 """
 
 import dataclasses
+import functools
 import ipaddress
 import random
 import secrets
@@ -338,12 +339,19 @@ class Directory:
 
     def _distance(self, client: str, host: str) -> int:
         """0 for the same subnet, 1 for the same site, 2 otherwise."""
-        try:
-            one, other = ipaddress.ip_address(client), ipaddress.ip_address(host)
-        except ValueError:
+        one, other = _address(client), _address(host)
+        if one is None or other is None or one.version != other.version:
             return 2
-        if one.version != other.version:
-            return 2
-        if other in ipaddress.ip_network((one, 24 if one.version == 4 else 64), strict=False):
+        host_bits = 8 if one.version == 4 else 64
+        if int(one) >> host_bits == int(other) >> host_bits:
             return 0
         return 1 if any(one in site and other in site for site in self._sites) else 2
+
+
+@functools.lru_cache(maxsize=8192)
+def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    """What a text names; `None` if that is no address."""
+    try:
+        return ipaddress.ip_address(text)
+    except ValueError:
+        return None

@@ -22,11 +22,16 @@ class Reach:
         self._clock = clock
         self._known: OrderedDict[tuple[str, int], tuple[float, bool]] = OrderedDict()
 
+    def known(self, endpoint: Endpoint) -> bool | None:
+        """Whether an address accepted a connection a moment ago; `None` if that is not known."""
+        at, is_there = self._known.get((endpoint.host, endpoint.port), (float("-inf"), False))
+        return is_there if self._clock() < at + KNOWN_S else None
+
     async def __call__(self, endpoint: Endpoint) -> bool:
         """Whether an address accepts a connection."""
         key = (endpoint.host, endpoint.port)
-        at, is_there = self._known.get(key, (float("-inf"), False))
-        if self._clock() >= at + KNOWN_S:
+        is_there = self.known(endpoint)
+        if is_there is None:
             is_there = await _accepts(*key)
             self._known.pop(key, None)
             self._known[key] = (self._clock(), is_there)
