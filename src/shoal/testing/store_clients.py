@@ -31,6 +31,8 @@ PERSISTENT_CHAIN, TRANSACTION_CHAIN = 5, 6
 #: Rows of one request, at the most.
 TOGETHER_MAX = 8
 PREFETCH = 20
+#: A subscription that may have a limit, and how many bytes may wait for it then.
+LIMITED, LIMIT_BYTES = "night", 1500
 #: Segments of a simulated outbox: short, so that they go while it is used.
 OUTBOX_SEGMENT_BYTES = 4 << 10
 
@@ -98,8 +100,9 @@ class Publisher(Client):
         self.number = 0
         #: Number and record of what was not sent yet.
         self.unsent: deque[tuple[int, bytes]] = deque()
-        #: Numbers that live subscribers were given: each when it was stored, because nothing has credit here.
+        #: Numbers that live subscribers were given: within the store's credit at once, others when stored.
         self.live: set[int] = set()
+        self.last_stored_first = 0
         self.chain = self.make_chain()
         self.session.chains.append(self.chain)
         self.connect()
@@ -122,18 +125,36 @@ class Publisher(Client):
             if self.run.random.random() < REFUSED_SHARE:
                 topic = REFUSED
             self.run.history.sent(self.session.publisher, self.number, topic)
+            self.publish_live(topic)
             self.unsent.append((self.number, rows.record(topic, body, **headers)))
-            self.chain.wait(self.number, self.when_stored(self.number))
+            self.chain.wait(self.number, self.when_stored(self.number, topic))
         self.pump()
 
-    def when_stored(self, number: int) -> Callable[[ShoalError | None], None]:
-        """Note what somebody is told who waits for a message."""
+    def publish_live(self, topic: str) -> None:
+        """Publish a message for live subscribers now, if the store's credit covers it; else once stored."""
+        if topic.startswith("_"):
+            return
+        waiting = self.chain.waiting_bytes + sum(len(record) for _, record in self.unsent)
+        is_next = self.last_stored_first <= self.chain.stored
+        if is_next and self.session.credit.covers(topic, waiting):
+            self.chain.live = self.number
+            self.live.add(self.number)
+        else:
+            self.last_stored_first = self.number
+
+    def when_stored(self, number: int, topic: str) -> Callable[[ShoalError | None], None]:
+        """Note what a caller is told that waits for a message."""
+        is_queue = topic.startswith("_")
         publisher, history, live = self.session.publisher, self.run.history, self.live
 
         def tell(error: ShoalError | None) -> None:
             if error is None:
-                assert number in live, f"message {number} of {publisher} is stored, and never was live"
+                assert is_queue or number in live, f"{number} of {publisher} is stored, and never was live"
                 history.stored(publisher, number)
+            elif isinstance(error, StoreError) and not self.run.has_no_space:
+                assert number not in live, (
+                    f"message {number} of {publisher} was live, and is refused: {error}"
+                )
 
         return tell
 
@@ -260,7 +281,9 @@ class Worker(Client):
         if self.reader not in QUEUES:
             patterns = [SUBSCRIPTIONS[self.reader]]
             begin = {"op": "subscribe", "patterns": patterns, "name": self.reader, "durable": True}
-            begin["start"] = "earliest"
+            # Some lives have a limit, beyond which the store refuses messages; it takes the limit back, too.
+            most = self.run.random.choice((0, 0, LIMIT_BYTES)) if self.reader == LIMITED else 0
+            begin |= {"start": "earliest", "backlog_max_bytes": most}
         number = next(self._consumers)
         self.inbox = Inbox(number, begin, prefetch=PREFETCH, prefetch_bytes=1 << 20, auto=self._auto)
         self.session.add_inbox(self.inbox, lambda answer, error: None)

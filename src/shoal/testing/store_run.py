@@ -64,6 +64,8 @@ class StoreRun:
         self.inbound: dict[str, deque[dict[str, Any]]] = {}
         self.outbound: dict[str, deque[dict[str, Any]]] = {}
         self.is_healing = False
+        #: The disk may be full: what the store promised to take it may have to refuse.
+        self.has_no_space = False
         self.is_up = False
         self.live = Live(self)
         self.open()
@@ -145,6 +147,7 @@ class StoreRun:
     def choose_faults(self) -> None:
         """What goes wrong with the disk next."""
         what = self.random.random()
+        self.has_no_space = self.has_no_space or 0.65 <= what < 0.75
         if what < 0.5:
             self.disk.set_faults(stop_at=self.random.randrange(1, 400))
         elif what < 0.65:
