@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from fastapi import HTTPException, Request
 
 from shoal.config.tokens import Principal, Token
-from shoal.console.sessions import Failures, Session, Sessions, is_csrf
+from shoal.console.sessions import REFUSALS_MAX, Failures, Session, Sessions, is_csrf
 
 #: What roles of the token file may do here, each also what those before it may.
 RANKS = {"viewer": 0, "operator": 1, "admin": 2}
@@ -84,6 +84,7 @@ class Access:
     ) -> None:
         self.tokens, self.cookie, self._is_tls, self._clock = tokens, cookie, is_tls, clock
         self.sessions, self.failures = Sessions(), Failures()
+        self._refusals = Failures(REFUSALS_MAX)
 
     def log_in(self, request: Request, text: str) -> Session:
         """Begin the session of a token.
@@ -142,6 +143,20 @@ class Access:
         if caller.session is not None:
             return self.sessions.find(self._clock(), caller.session.id, known) is not None
         return known is not None and known.verifier == caller.principal.verifier and known.role in RANKS
+
+    def check_refusals(self, caller: Caller) -> None:
+        """Refuse a caller that was refused too often, before anything is noted."""
+        wait_s = self._refusals.wait_s(self._clock(), caller.name)
+        if wait_s > 0:
+            raise HTTPException(
+                429,
+                f"Too many acts of {caller.name!r} were refused: try again in {wait_s:.0f} s.",
+                headers={"Retry-After": f"{wait_s:.0f}"},
+            )
+
+    def refused(self, caller: Caller) -> None:
+        """An act of a caller was refused."""
+        self._refusals.add(self._clock(), caller.name)
 
     def check_own_page(self, request: Request, caller: Caller) -> None:
         """Refuse an unsafe request with a cookie that a page of another origin may have caused."""

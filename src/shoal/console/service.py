@@ -60,7 +60,6 @@ class ConsoleServer:
         source: Source | None = None,
         domain: str = "",
     ) -> None:
-        self._tokens: Tokens = OneToken() if config.tokens is None else Principals(config.tokens)
         keys = [HostKey.read(path) for path in config.host_keys]
         self._listening = _listen(config)
         host, port = self._listening.getsockname()[:2]
@@ -75,6 +74,8 @@ class ConsoleServer:
             bus = self._bus = None if connect is None else connect()
             if bus is not None:
                 undo.callback(bus.close)
+            named = domain or (bus.config.domain if bus is not None else "")
+            self._tokens: Tokens = OneToken() if config.tokens is None else Principals(config.tokens, named)
             if source is None:
                 if bus is None:
                     raise TypeError("a console has a connection, or a source")
@@ -84,7 +85,7 @@ class ConsoleServer:
                 access=Access(self._tokens, cookie_name(port, is_tls=config.is_tls), is_tls=config.is_tls),
                 audit=self._audit,
                 histories=self._histories,
-                domain=domain or (bus.config.domain if bus is not None else ""),
+                domain=named,
                 bus=bus,
                 acts=None
                 if bus is None or connect is None

@@ -19,6 +19,9 @@ IDLE_S, LIFE_S = 8 * 3600.0, 24 * 3600.0
 SESSIONS_MAX = 1000
 #: Failed logins of one address within a minute, before it has to wait; and addresses that are remembered.
 FAILURES_MAX, FAILURES_S, ADDRESSES_MAX = 5, 60.0, 10_000
+#: Refused acts of one principal within a minute, before all its acts are refused for a while: each is a line
+#: of the audit log.
+REFUSALS_MAX = 60
 
 
 @dataclass(slots=True)
@@ -79,20 +82,21 @@ def is_csrf(session: Session, shown: str) -> bool:
 
 
 class Failures:
-    """Failed logins by address: after `FAILURES_MAX` within a minute an address has to wait. Bounded."""
+    """Failures by address, or by principal: after so many within a minute it has to wait. Bounded."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int = FAILURES_MAX) -> None:
+        self._most = most
         self._of: OrderedDict[str, deque[float]] = OrderedDict()
 
     def wait_s(self, now_s: float, address: str) -> float:
         """How long an address has to wait before it may try again; 0 if it need not."""
         times = self._of.get(address, ())
         recent = [at for at in times if now_s - at < FAILURES_S]
-        return FAILURES_S - (now_s - recent[0]) if len(recent) >= FAILURES_MAX else 0.0
+        return FAILURES_S - (now_s - recent[0]) if len(recent) >= self._most else 0.0
 
     def add(self, now_s: float, address: str) -> None:
         """An address failed."""
-        self._of.setdefault(address, deque(maxlen=FAILURES_MAX)).append(now_s)
+        self._of.setdefault(address, deque(maxlen=self._most)).append(now_s)
         self._of.move_to_end(address)
         if len(self._of) > ADDRESSES_MAX:
             self._of.popitem(last=False)

@@ -12,6 +12,7 @@ from shoal.console.access import Caller
 from shoal.console.guard import BODY_BYTES_MAX
 from shoal.console.look import Look
 from shoal.console.routes import live
+from shoal.console.sessions import REFUSALS_MAX
 
 PURGE: dict[str, Any] = {"name": "orders", "confirm": "orders"}
 #: Every act: its path, a body that is right, and the least role.
@@ -115,6 +116,18 @@ def test_five_failed_logins_have_to_wait_and_a_right_token_too(desk: Desk) -> No
     assert desk.as_program("viewer", "GET", "/api/v1/state").status_code == 429
 
 
+def test_refused_acts_fill_the_audit_log_only_so_far(desk: Desk) -> None:
+    answers = [
+        desk.as_program("viewer", "POST", "/api/v1/queues/purge", json=PURGE).status_code
+        for _ in range(REFUSALS_MAX + 5)
+    ]
+    assert answers == [403] * REFUSALS_MAX + [429] * 5
+    assert len(desk.audit()) == REFUSALS_MAX
+    # It may look, and others may act.
+    assert desk.as_program("viewer", "GET", "/api/v1/state").status_code == 200
+    assert desk.as_program("operator", "POST", "/api/v1/queues/purge", json=PURGE).status_code == 200
+
+
 def test_clients_and_daemons_have_no_use_for_a_console(desk: Desk) -> None:
     for role in ("client", "daemon"):
         answer = desk.call("POST", "/api/v1/session", json={"token": desk.tokens[role].text})
@@ -194,6 +207,22 @@ def test_a_new_token_works_at_once_and_a_revoked_one_no_more(desk: Desk) -> None
     assert desk.call("GET", "/api/v1/state", headers={"Cookie": f"{COOKIE}={cookie}"}).status_code == 401
     own = {"principal": "one-admin", "confirm": "one-admin"}
     assert desk.as_program("admin", "POST", "/api/v1/tokens/revoke", json=own).status_code == 409
+
+
+def test_a_token_ends_with_its_last_day(desk: Desk) -> None:
+    made = {}
+    for day in ("2020-01-31", "2999-01-31"):
+        body = {"principal": f"until-{day}", "expires": day}
+        made[day] = desk.as_program("admin", "POST", "/api/v1/tokens/new", json=body).json()["token"]
+    statuses = [
+        desk.call("GET", "/api/v1/state", headers={"Authorization": f"Bearer {token}"}).status_code
+        for token in made.values()
+    ]
+    assert statuses == [401, 200]
+    listed = desk.as_program("admin", "GET", "/api/v1/tokens").json()["principals"]
+    assert [each["expired"] for each in listed if each["expires"]] == [True, False]
+    wrong = {"principal": "x", "expires": "2020-13-41"}
+    assert desk.as_program("admin", "POST", "/api/v1/tokens/new", json=wrong).status_code == 400
 
 
 def test_the_stream_begins_with_whole_tables_and_resumes_by_id(desk: Desk) -> None:

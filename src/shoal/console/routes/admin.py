@@ -11,6 +11,7 @@ from shoal.config.tokens import (
     Principal,
     Principals,
     Token,
+    day_of,
     is_principal,
     read_principals,
     write_principals,
@@ -47,6 +48,9 @@ class TokenBody(Body):
 
     principal: Annotated[str, Field(min_length=1, max_length=64)]
     role: Literal["viewer", "operator", "admin", "client", "daemon"] = "viewer"
+    expires: Annotated[
+        str | None, Field(pattern=r"^\d{4}-\d{2}-\d{2}$", description="The last day (UTC); none is for ever.")
+    ] = None
 
 
 class RevokeBody(Body):
@@ -122,19 +126,32 @@ def _file(request: Request) -> Principals:
 def tokens(request: Request, _caller: Admin) -> dict[str, Any]:
     """The principals of the token file."""
     found = read_principals(_file(request).path)
-    return {"principals": [{"name": each.name, "role": each.role} for each in found], "roles": list(RANKS)}
+    return {"principals": [_principal(each) for each in found], "roles": list(RANKS)}
+
+
+def _principal(found: Principal) -> dict[str, Any]:
+    return {
+        "name": found.name,
+        "role": found.role,
+        "domains": list(found.domains),
+        "expires": None if found.expires is None else found.expires.isoformat(),
+        "expired": found.is_expired(time.time()),
+    }
 
 
 @router.post("/tokens/new", tags=["tokens"])
 async def new_token(request: Request, caller: Admin, body: TokenBody) -> dict[str, Any]:
     """Make a token for a new principal. The answer has it; nothing else keeps it."""
     file, made = _file(request), Token.new(body.principal)
+    expires = None if body.expires is None else day_of(body.expires, "expires")
 
     def do() -> dict[str, Any]:
         known = read_principals(file.path)
         if any(each.name == body.principal for each in known):
             raise HTTPException(409, f"{body.principal!r} has a token: revoke it first.")
-        write_principals(file.path, [*known, Principal(body.principal, body.role, made.verifier)])
+        write_principals(
+            file.path, [*known, Principal(body.principal, body.role, made.verifier, (), expires)]
+        )
         file.refresh()
         return {}
 

@@ -40,7 +40,7 @@ REFUSALS: dict[int | str, dict[str, Any]] = {
     413: {"description": "The body is too long."},
     415: {"description": "The body is no JSON."},
     421: {"description": "The console has another name."},
-    429: {"description": "Too many failed logins."},
+    429: {"description": "Too many failed logins, or refused acts."},
     503: {"description": "A store, a host or the audit log does not answer."},
 }
 _STATUS: tuple[tuple[type[Exception], int], ...] = (
@@ -76,15 +76,19 @@ def allowed(role: str) -> Callable[[Request], Awaitable[Caller]]:
 
     async def check(request: Request) -> Caller:
         console = console_of(request)
-        caller = console.parts.access.caller(request)
+        access = console.parts.access
+        caller = access.caller(request)
+        if request.method != "GET":
+            access.check_refusals(caller)
         try:
-            console.parts.access.check_own_page(request, caller)
+            access.check_own_page(request, caller)
             if not caller.may(role):
                 raise HTTPException(
                     403, f"{caller.name!r} is {caller.role!r}, and must be {role!r} for this."
                 )
         except HTTPException as refusal:
             if request.method != "GET":
+                access.refused(caller)
                 act = request.url.path.removeprefix("/api/v1/")
                 console.note(caller, act, await _target(request), result=f"refused: {refusal.detail}")
             raise
