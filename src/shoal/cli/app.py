@@ -42,7 +42,7 @@ COMMANDS = {
 }
 #: Commands of other distributions, found by the entry points of this group; and what to install for each.
 ENTRY_POINTS = "shoal.commands"
-ELSEWHERE = {"bench": "shoal-bench"}
+ELSEWHERE = {"bench": "./bench"}
 
 
 #: What people call commands of other tools' that are here under another name.
@@ -146,7 +146,9 @@ def _from_elsewhere(name: str) -> Any:
     @missing.command(name, context_settings=anything, help=COMMANDS[name])
     def say_what_is_missing() -> None:
         typer.echo(
-            f"shoal {name}: this command is not installed. Run: pip install {ELSEWHERE[name]}", err=True
+            f"shoal {name}: this command is not installed. In a clone of Shoal's repository, run: "
+            f"pip install {ELSEWHERE[name]}",
+            err=True,
         )
         raise typer.Exit(2)
 

@@ -37,7 +37,7 @@ def demo(
     seed: Annotated[int | None, typer.Option(help="Repeat the simulated part with this seed.")] = None,
 ) -> None:
     """See it work: a lossy simulated network, real processes on loopback multicast, a store and Spark."""
-    console = Console()
+    console = Console(soft_wrap=True)
     # Programs are killed on purpose; each part checks what arrives and says so itself.
     logging.getLogger("shoal").setLevel(logging.ERROR)
     parts: tuple[tuple[str, Callable[[], bool]], ...] = (

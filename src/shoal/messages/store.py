@@ -66,18 +66,19 @@ REQUEST_FAILED = error(3037, "The request {request} of session {session} failed:
 DOOR_OPEN = warning(
     3040,
     "The store asks for no token at {url}: every host that reaches it can read, write and remove.",
-    "Give it --tokens FILE (shoal token new), or --listen 127.0.0.1:0.",
+    "Give it --tokens FILE (shoal token new) or --listen 127.0.0.1:0; in a program, `tokens` or "
+    "`store_listen` of `connect`.",
 )
 DOOR_IN_CLEAR = warning(
     3041,
     "Connections to {url} are not encrypted: messages and names travel in clear, and can be changed on the "
     "way. Tokens do not travel.",
-    "Give the store --tls.",
+    "Give the store --tls; in a program, `store_tls` of `connect`.",
 )
 HISTORY_IN_CLEAR = warning(
     3042,
     "History at {address} is not encrypted: tokens and rows travel in clear.",
-    "Give the store --tls.",
+    "Give the store --tls; in a program, `store_tls` of `connect`.",
 )
 TOKENS_UNREADABLE = error(3043, "{why}. The store goes on with the tokens that it read before.")
 RIVAL_UNPROVEN = warning(
