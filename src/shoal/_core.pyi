@@ -806,6 +806,9 @@ class Log:
     def is_settled(self) -> bool:
         """Whether everything that was appended is durable."""
     @property
+    def is_scattered(self) -> bool:
+        """Whether offsets that readers are done with come in more runs than the state has room for."""
+    @property
     def state_bytes(self) -> tuple[int, int]:
         """About how long the state is, and how long it may be."""
     def rows_of_chain(self, chain: tuple[int, int], start: int, bytes_max: int) -> tuple[bytes, int | None]:
@@ -1111,14 +1114,14 @@ class Backlog:
     def measure(self, now_us: int) -> tuple[int, int, int]:
         """Messages that are not done, their bytes, and how many lie behind the window; reads all of them."""
     def take(
-        self, consumer: int, now_us: int, messages_max: int, bytes_max: int
+        self, consumer: int, now_us: int, messages_max: int, bytes_max: int, *, oldest: bool = False
     ) -> tuple[
         list[
             tuple[int, bytes, list[tuple[int, int]], list[tuple[int, int]], int, int, list[tuple[int, int]]]
         ],
         bool,
     ]:
-        """Give a consumer messages, and say whether there is more to look at.
+        """Give a consumer messages, or only some of the oldest, and say whether there is more to look at.
 
         Each batch: offset of the first, rows, (offset, deliveries) where that is not once, (offset,
         microseconds) where a message has a time to live, messages, bytes, and runs of what is granted, each

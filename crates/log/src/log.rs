@@ -583,6 +583,11 @@ impl<D: Disk> Log<D> {
         }
     }
 
+    /// Whether offsets that readers are done with take more than a part of the state's bound: they come in too many runs.
+    pub fn is_scattered(&self) -> bool {
+        self.state.readers().done_bytes() > self.options.state_bytes_max / 4
+    }
+
     /// Keeps deliveries, which grow with messages, within a part of the state's bound.
     pub(crate) fn bound_deliveries(&mut self) {
         self.state.bound_deliveries(self.options.state_bytes_max / 4);

@@ -37,7 +37,12 @@ pub struct Readers {
     readers: BTreeMap<String, Reader>,
     /// Bytes of all deliveries and grants in a checkpoint.
     delivered_bytes: usize,
+    /// Runs of offsets that readers are done with.
+    done_runs: usize,
 }
+
+/// Bytes of a run of offsets that a reader is done with, in a checkpoint.
+const DONE_BYTES: usize = 16;
 
 /// Bytes of a run of deliveries or grants in a checkpoint, at the most.
 fn delivery_bytes(name: &str) -> usize {
@@ -79,10 +84,13 @@ impl Readers {
 
     pub(crate) fn done(&mut self, name: &str, messages: u64, bytes: u64, runs: &[(u64, u64)]) {
         let reader = self.reader(name);
+        let before = reader.done.runs();
         for &(first, end) in runs {
             reader.done.insert(first..end);
         }
+        let after = reader.done.runs();
         reader.gone = (reader.gone.0 + messages, reader.gone.1 + bytes);
+        self.done_runs = self.done_runs + after - before;
         self.deliver(name, |reader| {
             for &(first, end) in runs {
                 reader.delivered.remove(first..end);
@@ -122,6 +130,7 @@ impl Readers {
     }
 
     pub(crate) fn forget(&mut self, name: &str) {
+        self.done_runs -= self.get(name).map_or(0, |reader| reader.done.runs());
         self.deliver(name, |reader| *reader = Reader::default());
         self.readers.remove(name);
     }
@@ -155,8 +164,13 @@ impl Readers {
         })
     }
 
+    /// Bytes that the offsets take in a checkpoint which readers are done with.
+    pub fn done_bytes(&self) -> usize {
+        self.done_runs * DONE_BYTES
+    }
+
     pub(crate) fn bytes(&self) -> usize {
-        let one = |(name, reader): (&String, &Reader)| 2 * (name.len() + 32) + reader.done.runs() * 16;
-        self.readers.iter().map(one).sum::<usize>() + self.delivered_bytes
+        let names: usize = self.readers.keys().map(|name| 2 * (name.len() + 32)).sum();
+        names + self.done_bytes() + self.delivered_bytes
     }
 }

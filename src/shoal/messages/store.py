@@ -93,3 +93,8 @@ ACCESS_DENIED = warning(
     "If it should be allowed, add a rule (shoal access explain shows the rules).",
 )
 RULES_UNREADABLE = error(3046, "{why}. The store goes on with the access rules that it read before.")
+SCATTERED = warning(
+    3047,
+    "The acknowledgements of {name} leave {runs} gaps. Consumers get the oldest messages only.",
+    "Consume, move or purge its oldest messages: a consumer's selector may leave them out.",
+)

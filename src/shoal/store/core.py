@@ -52,6 +52,8 @@ class Core:
         #: Rows of the turn under way with messages for readers that consumers wait for, by the readers' keys:
         #: the first, the one after the last, and how many of them are the reader's.
         self.coming: dict[str, tuple[int, int, int]] = {}
+        #: Acknowledgements leave so many gaps that only the oldest messages are given out.
+        self.is_scattered = False
         #: Messages and bytes that room was taken for, and that come into the log past the machine, likewise.
         self.expected: dict[str, tuple[int, int]] = {}
         #: The last lease that a consumer was given. Leases of an earlier run are lower.

@@ -471,7 +471,7 @@ class Reader:
         if size <= 0:
             return 0
         batches, consumer.more = self.backlog.take(
-            consumer.number, core.now.wall_us, min(left, max(1, share)), size
+            consumer.number, core.now.wall_us, min(left, max(1, share)), size, oldest=core.is_scattered
         )
         used, tell = 0, core.send_now
         for first, rows, counts, lives, messages, taken, runs in batches:

@@ -275,8 +275,29 @@ class Readers:
             if reader.consumers and reader.shape.queue is None:
                 self.touch(reader)
 
+    def _look_for_gaps(self) -> None:
+        """Give out only the oldest messages while what is done comes in too many runs, so that gaps close.
+
+        The log has room for a bounded number of runs, and an acknowledgement that it did not keep would let
+        its message come again.
+        """
+        core = self._core
+        if core.log.is_scattered == core.is_scattered:
+            return
+        core.is_scattered = not core.is_scattered
+        if core.is_scattered:
+            key, _, runs, *_ = max(core.log.readers(""), key=lambda found: found[2])
+            reader = self._readers.get(key)
+            name = key if reader is None else reader.name
+            notices.SCATTERED(name=name, runs=runs).log(log)
+            return
+        for reader in self._readers.values():
+            if reader.consumers:
+                self.touch(reader)
+
     def dispatch(self) -> bool:
         """Give out; whether there is more to do at once."""
+        self._look_for_gaps()
         budget = DISPATCH_BYTES
         for _ in range(len(self._due)):
             key = self._due.popleft()

@@ -1,7 +1,7 @@
 """What of a store's machine is bounded, and what happens at the bound."""
 
 import pytest
-from desk import Desk
+from desk import Client, Desk, Tap
 
 from shoal.store import serving
 from shoal.testing import rows
@@ -275,3 +275,47 @@ def test_ids_of_transactions_belong_to_the_client_that_chose_them(desk: Desk, cr
     if crashes:
         desk.crash()
     assert [commit("a", 7, client_id="one"), commit("b", 7, client_id="two"), commit("c", 7)] == 3 * [True]
+
+
+def drain(client: Client, tap: Tap, odd_only: bool) -> int:
+    """Acknowledge what comes, or what has odd offsets of it, until no more comes; how many came."""
+    given = 0
+    while True:
+        tap.credit(given + 4000)
+        offsets = [offset for offset, *_ in tap.deliveries()][given:]
+        if not offsets:
+            return given
+        given += len(offsets)
+        done = [offset for offset in offsets if offset % 2 or not odd_only]
+        runs = [at for offset in done for at in (offset, offset)]
+        assert client.ask("ack", consumer=1, lease=tap.lease, offsets=runs)["op"] == "answer"
+
+
+def test_gaps_that_acknowledgements_leave_are_bounded_and_close(caplog: pytest.LogCaptureFixture) -> None:
+    desk = Desk()
+    client, count = desk.client("a", lease_s=1000), 24_000
+    for _ in range(count // 1000):
+        client.put("q", *([b""] * 1000))
+    given = drain(client, client.consume("q", messages=0), odd_only=True)
+    assert given < count, "or no bound was reached"
+    assert desk.log.is_scattered
+    used, most = desk.log.state_bytes
+    assert used < most / 2
+    assert "SHOAL-3047" in caplog.text
+    desk.crash()
+    client = desk.client("b", lease_s=1000)
+    assert drain(client, client.consume("q", messages=0), odd_only=False) == count - given // 2
+    assert not desk.log.is_scattered
+    assert desk.machine.status()["queues"][0]["messages"] == 0
+
+
+def test_a_selector_gets_the_oldest_messages_only_while_there_are_too_many_gaps() -> None:
+    desk = Desk()
+    client, count = desk.client("a", lease_s=1000), 24_000
+    for _ in range(count // 1000):
+        client.put("q", *([b""] * 1000))
+    drain(client, client.consume("q", messages=0), odd_only=True)
+    desk.crash()
+    other = desk.client("b", lease_s=1000)
+    tap = other.consume("q", messages=1000, selector="JMSPriority = 4")
+    assert [offset for offset, *_ in tap.deliveries()] == [2 * at for at in range(64)]

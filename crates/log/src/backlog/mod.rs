@@ -30,6 +30,8 @@ const RUNS_AHEAD_MAX: usize = 65_536;
 const ORDERS_MIN: usize = 1024;
 /// A run of granted messages begins so many offsets before its first message at the most: recovery reads it.
 const GRANT_REACH: u64 = 1000;
+/// So many of the oldest messages are given out while what is done comes in too many runs: each makes one more at the most.
+const OLDEST_MAX: usize = 64;
 
 /// How a backlog behaves.
 #[derive(Copy, Clone, Debug)]
@@ -361,6 +363,38 @@ impl Backlog {
             taken.push(offset);
         }
         taken
+    }
+
+    /// Gives a consumer messages among the oldest ones that are not done, in the order of their offsets.
+    pub fn take_oldest(
+        &mut self,
+        consumer: u64,
+        now_us: u64,
+        messages_max: usize,
+        bytes_max: u64,
+    ) -> Vec<u64> {
+        let oldest: Vec<u64> = self.live.keys().copied().take(OLDEST_MAX).collect();
+        let (mut taken, mut bytes) = (Vec::new(), 0);
+        for offset in oldest {
+            let Some(&entry) = self.live.get(&offset) else { continue };
+            let is_free = entry.stage == Stage::Ready && self.lines.allows(consumer, entry.group);
+            if !is_free || entry.expires_us <= now_us || !self.consumers.contains_key(&consumer) {
+                continue;
+            }
+            if taken.len() >= messages_max || bytes >= bytes_max {
+                break;
+            }
+            self.lines.remove(entry.turn(offset), entry.group);
+            bytes += u64::from(entry.bytes);
+            self.give(consumer, offset);
+            taken.push(offset);
+        }
+        taken
+    }
+
+    /// The offset behind the oldest messages that are not done.
+    pub fn oldest_end(&self) -> u64 {
+        self.live.keys().nth(OLDEST_MAX).map_or(self.scanned, |offset| (*offset).min(self.scanned))
     }
 
     /// Gives a consumer one message that it chose, if it may have it now. One that lies behind the window comes into

@@ -159,13 +159,16 @@ impl Reading {
         now_us: u64,
         messages_max: usize,
         bytes_max: u64,
+        oldest: bool,
     ) -> Result<(Vec<u64>, bool), LogError> {
         let Reading { backlog, selectors, unless, cache, .. } = self;
         let Some(filter) = selectors.get_mut(&consumer) else { return Ok((Vec::new(), false)) };
-        let from = backlog.place(consumer);
+        // The place stays where it is while only the oldest ones are given out.
+        let from = if oldest { backlog.pin() } else { backlog.place(consumer) };
+        let to = if oldest { backlog.oldest_end() } else { from + SELECT_OFFSETS_MAX };
         let source = shared.source(from);
         let (mut taken, mut bytes) = (Vec::new(), 0);
-        let reached = source.each(from, from + SELECT_OFFSETS_MAX, filter, |row| {
+        let reached = source.each(from, to, filter, |row| {
             if !unless.contains(&row.publisher) && backlog.take_one(consumer, &Facts::of(row), now_us) {
                 cache.put(row);
                 taken.push(row.offset);
@@ -174,6 +177,9 @@ impl Reading {
             let is_enough = taken.len() >= messages_max || bytes >= bytes_max;
             if is_enough { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         })?;
+        if oldest {
+            return Ok((taken, false));
+        }
         backlog.set_place(consumer, reached);
         Ok((taken, reached < source.end()))
     }
@@ -363,8 +369,9 @@ impl Backlog {
         detached(py, || self.lock().measure(&self.shared, now_us)).map_err(errors::store)
     }
 
-    /// Gives a consumer messages: at most so many, and no more once they have so many bytes. Also whether there is more to
-    /// look at.
+    /// Gives a consumer messages: at most so many, and no more once they have so many bytes; only some of the `oldest` ones, if
+    /// that is said. Also whether there is more to look at.
+    #[pyo3(signature = (consumer, now_us, messages_max, bytes_max, *, oldest = false))]
     fn take<'py>(
         &self,
         py: Python<'py>,
@@ -372,11 +379,14 @@ impl Backlog {
         now_us: u64,
         messages_max: usize,
         bytes_max: u64,
+        oldest: bool,
     ) -> PyResult<(Vec<Batch<'py>>, bool)> {
         let given = detached(py, || {
             let reading = &mut *self.lock();
             let (offsets, more) = if reading.selectors.contains_key(&consumer) {
-                reading.select(&self.shared, consumer, now_us, messages_max, bytes_max)?
+                reading.select(&self.shared, consumer, now_us, messages_max, bytes_max, oldest)?
+            } else if oldest {
+                (reading.backlog.take_oldest(consumer, now_us, messages_max, bytes_max), false)
             } else {
                 (reading.backlog.take(consumer, now_us, messages_max, bytes_max), false)
             };
@@ -432,7 +442,8 @@ impl Backlog {
             if !reading.selectors.contains_key(&consumer) {
                 return Ok((reading.backlog.take(consumer, now_us, messages_max, bytes_max).len(), false));
             }
-            let (offsets, more) = reading.select(&self.shared, consumer, now_us, messages_max, bytes_max)?;
+            let (offsets, more) =
+                reading.select(&self.shared, consumer, now_us, messages_max, bytes_max, false)?;
             for &offset in &offsets {
                 reading.cache.take(offset, |_, _| ());
             }

@@ -258,6 +258,12 @@ impl Log {
         }))
     }
 
+    /// Whether offsets that readers are done with come in more runs than the state has room for.
+    #[getter]
+    fn is_scattered(&self) -> PyResult<bool> {
+        Ok(self.here()?.look(|log| log.is_scattered()))
+    }
+
     /// About how long the state is, and how long it may be.
     #[getter]
     fn state_bytes(&self) -> PyResult<(usize, usize)> {
