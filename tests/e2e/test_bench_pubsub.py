@@ -75,6 +75,18 @@ def test_what_a_subscriber_in_trouble_costs_the_others_is_measured() -> None:
     assert result["stopped"]["expelled"] >= 1
 
 
+def test_what_a_crowd_that_comes_and_goes_costs_a_publisher_is_measured() -> None:
+    options = ("--nodes", "8", "--rate", "200", "--seconds", "2", "--life", "1", "--kill-every", "0.7")
+    done = bench("churn", *options)
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    assert result["alone"]["lost"] == result["churn"]["lost"] == 0
+    assert result["churn"]["joined"] > 8
+    assert result["churn"]["left"] > 0
+    assert result["rate_share"] > 0
+    assert result["cpu_ratio"] > 0
+
+
 def test_messages_with_headers_are_compared_with_plain_bytes() -> None:
     done = bench("jms", "--count", "2000", "--peers", "")
     assert done.returncode == 0, done.stderr

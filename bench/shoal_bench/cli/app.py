@@ -11,6 +11,7 @@ import typer
 from shoal.cli.progress import Progress, RoundPace
 from shoal.errors import ProcessFailedError
 from shoal_bench import availability, report
+from shoal_bench import churn as churn_experiment
 from shoal_bench import failover as failover_experiment
 from shoal_bench import fec as fec_experiment
 from shoal_bench import jms as jms_experiment
@@ -248,6 +249,33 @@ def slow(
     _show(
         f"{size}-byte messages to {subscribers}, one of them in trouble", options, slow_experiment.run, json
     )
+
+
+@app.command("churn")
+def churn(
+    nodes: Annotated[int, typer.Option(help="Nodes of the crowd, at any time.")] = 200,
+    msg_s: Annotated[
+        int, typer.Option("--rate", help="Messages that the publisher sends in a second.")
+    ] = 2000,
+    size: Annotated[int, typer.Option(help="Bytes of each message's body.")] = 256,
+    rounds: Rounds = 3,
+    seconds: Annotated[float, typer.Option(help="How long is published.")] = 10.0,
+    life: Annotated[float, typer.Option(help="Seconds that a node of the crowd stays.")] = 5.0,
+    kill_every: Annotated[float, typer.Option(help="Seconds from one killed process to the next.")] = 2.5,
+    json: Json = None,
+) -> None:
+    """What nodes that join, leave and die cost a publisher at a fixed rate, on loopback."""
+    with _options_checked():
+        options = churn_experiment.ChurnOptions(
+            nodes=nodes,
+            msg_s=msg_s,
+            size=size,
+            rounds=rounds,
+            seconds=seconds,
+            life_s=life,
+            kill_every_s=kill_every,
+        )
+    _show(f"{msg_s} messages/s beside {nodes} nodes that come and go", options, churn_experiment.run, json)
 
 
 @app.command("jms")
