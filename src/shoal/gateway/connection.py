@@ -101,6 +101,8 @@ class Connection(asyncio.Protocol):
         if payload:
             self._session.handle_bytes(time.monotonic(), payload)
             self._came.set()
+            if not self._gateway.has_room(self, self._session.buffered):
+                self._fail_now("The gateway has no room for the rest of a long frame: send it later.", "Full")
             if self._is_busy and self._session.buffered > UNREAD_MAX:
                 self._pause(True)
             if self._session.is_over:
@@ -245,6 +247,7 @@ class Connection(asyncio.Protocol):
         session = self._session
         while not session.is_over:
             command = session.poll_command(time.monotonic())
+            self._gateway.has_room(self, session.buffered)
             if command is None:
                 self._flush()
                 self._is_busy = False

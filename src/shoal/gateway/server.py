@@ -25,6 +25,8 @@ log = logging.getLogger("shoal.gateway")
 
 #: Connections that wait in the kernel to be accepted.
 BACKLOG = 1024
+#: Bytes of frames that have not come whole, of all clients; beyond it a client with much of them is refused.
+UNREAD_BYTES_MAX, UNREAD_BYTES_EACH = 256 << 20, 1 << 20
 #: How long a TLS handshake may take.
 HANDSHAKE_S = 5.0
 #: How often the token file and the rules are looked at.
@@ -53,6 +55,9 @@ class Gateway:
             self._carrier(door)
         self._servers: list[asyncio.Server] = []
         self._connections: set[Connection] = set()
+        #: Bytes that came from each client and were not understood yet, if they are many; and all together.
+        self._unread: dict[Connection, int] = {}
+        self._unread_bytes = 0
         self._leaving: set[asyncio.Task[None]] = set()
         self._limit = LogLimit()
         self._refreshing: asyncio.Task[None] | None = None
@@ -78,10 +83,21 @@ class Gateway:
     def let_go(self, connection: Connection, client: DeskClient | None) -> None:
         """A client is gone: give back what it had."""
         self._connections.discard(connection)
+        self.has_room(connection, 0)
         if client is not None:
             leaving = asyncio.create_task(close_quietly(client), name="shoal-gateway-leaving")
             self._leaving.add(leaving)
             leaving.add_done_callback(self._leaving.discard)
+
+    def has_room(self, connection: Connection, unread: int) -> bool:
+        """Note how many bytes of a client wait for the rest of their frame; false if all have too many."""
+        before = self._unread.pop(connection, 0)
+        if unread > UNREAD_BYTES_EACH:
+            self._unread[connection] = unread
+            self._unread_bytes += unread - before
+            return self._unread_bytes <= UNREAD_BYTES_MAX
+        self._unread_bytes -= before
+        return True
 
     def note_refused(self, address: str, why: Exception) -> None:
         """A client showed no token, or a wrong one."""

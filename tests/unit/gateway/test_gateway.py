@@ -8,6 +8,7 @@ import pytest
 from place import place
 
 from shoal.config.tokens import Principal, Token, write_principals
+from shoal.gateway import server
 from shoal.gateway.frames import encode
 
 JSON = "application/json"
@@ -505,5 +506,24 @@ def test_clients_connect_over_tls(tmp_path):
             writer.close()
             with contextlib.suppress(OSError):
                 await writer.wait_closed()
+
+    asyncio.run(main())
+
+
+def test_long_frames_of_all_clients_together_are_bounded(monkeypatch):
+    monkeypatch.setattr(server, "UNREAD_BYTES_MAX", 5 << 20)
+    begun = encode("SEND", [("destination", "/topic/t")], bytes(4 << 20))
+
+    async def main():
+        async with place() as here, here.client() as first, here.client() as second:
+            first.write(begun[: 3 << 20])
+            await asyncio.sleep(0.1)
+            second.write(begun[: 3 << 20])
+            assert (await second.error()).headers["shoal-error"] == "Full"
+            first.write(begun[3 << 20 :])
+            await first.done("SUBSCRIBE", id="1", destination="/topic/t")
+            async with here.client() as third:
+                await third.done("SEND", bytes(4 << 20), destination="/topic/t")
+            assert len((await first.message()).body) == 4 << 20
 
     asyncio.run(main())
