@@ -136,10 +136,10 @@ class FrameReader:
 
 def _head_end(stream: bytearray) -> tuple[int, int]:
     """Where the headers end, and where the body begins; -1 if that has not come."""
-    plain, other = stream.find(b"\n\n"), stream.find(b"\n\r\n")
-    if plain >= 0 and (other < 0 or plain < other):
-        return plain, plain + 2
-    return other, other + 3
+    # Not further than headers may reach: many frames may be here.
+    plain = stream.find(b"\n\n", 0, HEADER_BYTES_MAX + 3)
+    other = stream.find(b"\n\r\n", 0, plain if plain >= 0 else HEADER_BYTES_MAX + 3)
+    return (other, other + 3) if other >= 0 else (plain, plain + 2)
 
 
 def _head(head: bytes) -> tuple[str, dict[str, str]]:
