@@ -16,6 +16,7 @@ ENGINE_USERS = {
     "shoal_bench/norm_sides.py",
     "shoal_bench/persistent.py",
     "shoal_bench/history_sides.py",
+    "shoal_bench/locate_sides.py",
     "shoal_bench/selectors.py",
     "shoal_bench/sharing_sides.py",
 }

@@ -1,4 +1,4 @@
-"""Names of test modules. pytest imports those of a tier by their last name, so two of one name cannot both run."""
+"""Names of test modules: pytest imports those of a tier by their last name, so two of one name cannot run."""
 
 from collections import Counter
 from pathlib import Path
