@@ -276,7 +276,7 @@ class Node:
     def network(self) -> list[tuple[int, bool, list[tuple[bool, list[int]]]]]:
         """Everybody who says where its links lead, whether it is a router, and its links."""
     def begin_sync(self) -> int:
-        """Start waiting until every router knows what was subscribed to before."""
+        """Start waiting until routers and members know what was subscribed to before."""
     def poll_flush(self, flush: int) -> list[int] | None: ...
     def flush_losers(self, flush: int) -> list[int]:
         """Members that lost for good something that a flush waits for, and that none named before."""
@@ -1136,9 +1136,19 @@ class Backlog:
     ) -> tuple[list[tuple[int, int]], int | None]:
         """Which messages are there, from an offset on: runs of offsets, where to go on."""
     def browse(
-        self, start: int, now_us: int, selector: Selector | None, messages_max: int, bytes_max: int
-    ) -> tuple[int, bytes, int | None]:
-        """Messages that are there, from an offset on: first offset, rows, where to go on."""
+        self,
+        start: int,
+        now_us: int,
+        selector: Selector | None,
+        messages_max: int,
+        bytes_max: int,
+        priority: int,
+    ) -> tuple[int, bytes, int | None, int | None]:
+        """Messages of a priority that are there, from an offset on: first offset, rows, where to go on.
+
+        If there are no more, the next lower priority of which there are some. What consumers only have ready
+        is there.
+        """
     def has(self, consumer: int, runs: Sequence[tuple[int, int]]) -> int:
         """How many of these runs a consumer has."""
     def acknowledge(

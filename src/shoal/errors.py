@@ -5,8 +5,9 @@ ShoalError
 ├── ConfigError (also ValueError)            an option cannot work
 ├── InvalidTopicError (also ValueError)      a text is no topic or pattern
 ├── MessageTooLongError (also ValueError)    a message is longer than its bound
-├── NumberFormatError (also ValueError)      a text was to be read as a number, and is none
-├── JMSError                                 what `shoal.jms` raises, beside the others
+├── JMSError                                 what `shoal.jms` raises
+│   ├── InvalidArgumentError (also ConfigError, TypeError)  an argument of `shoal.jms` cannot be used
+│   ├── NumberFormatError (also ValueError)  a text was to be read as a number, and is none
 │   ├── InvalidSelectorError (also ValueError)  a text is no selector or correlation filter
 │   ├── MessageFormatError (also ValueError) a message cannot be read, or not as that type
 │   ├── IllegalStateError (also RuntimeError)   this cannot be done now, or not any more
@@ -82,13 +83,22 @@ class JMSError(ShoalError):
     """The root of what Jakarta Messaging has exceptions for; `shoal.jms` raises it and its children.
 
     Attributes:
-        error_code: the name of the kind of problem, such as `closed`; `None` if it has none. What caused it
-            is its `__cause__`.
+        error_code: the name of the kind of problem: `closed`, that of an error of the bus, such as
+            `StoreFullError`, or that of its own class. What caused it is its `__cause__`.
     """
 
     id = "SHOAL-1010"
 
-    error_code: str | None = None
+    error_code: str = "JMSError"
+
+    def __init_subclass__(cls) -> None:
+        cls.error_code = cls.__name__
+
+
+class InvalidArgumentError(JMSError, ConfigError, TypeError):
+    """An argument of `shoal.jms` has a type or a value that cannot be used there."""
+
+    id = "SHOAL-1023"
 
 
 class MessageFormatError(JMSError, ValueError):
@@ -97,7 +107,7 @@ class MessageFormatError(JMSError, ValueError):
     id = "SHOAL-1012"
 
 
-class NumberFormatError(ShoalError, ValueError):
+class NumberFormatError(JMSError, ValueError):
     """A text was to be read as a number, and is none (Java's NumberFormatException)."""
 
     id = "SHOAL-1004"

@@ -160,7 +160,7 @@ class TestProperties:
         for kind, value in TYPED.items():
             assert getattr(arrived, f"get_{kind}_property")(f"a_{kind}") == value
         kinds = [type(arrived.get_object_property(f"a_{kind}")) for kind in TYPED]
-        assert kinds == [bool, types.Byte, types.Short, types.Int, types.Long, types.Float, float, str]
+        assert kinds == [bool, types.Byte, types.Short, types.Int, int, types.Float, float, str]
 
     def test_an_object_property_has_the_type_of_its_value(self, world: World) -> None:
         message = jms.Message()

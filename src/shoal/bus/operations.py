@@ -23,6 +23,8 @@ Operation = Generator[float | None, None, T]
 
 #: How often a closing connection looks how far its members got.
 _CLOSE_CHECK_S = 0.01
+#: How long a sync waits for the other ends of new links to say who they are, and how often it looks.
+_MEET_S, _MEET_CHECK_S = 1.0, 0.002
 #: How long a new subscription of a store waits until its interest is known.
 HEARD_S = 1.0
 #: A member that acknowledges nothing new for so long is not waited for when a connection closes.
@@ -151,13 +153,17 @@ def sync(connection: Connection, timeout_s: float | None) -> Operation[None]:
     """Wait until every router knows what was subscribed to before."""
     connection.check_open()
     deadline = _deadline(timeout_s)
+    met_by = time.monotonic() + _MEET_S
+    while not _has_met(connection) and time.monotonic() < met_by and not _is_over(deadline):
+        connection.check_open()
+        yield time.monotonic() + _MEET_CHECK_S
     number = connection.node.begin_sync()
     try:
         while (silent := connection.node.poll_flush(number)) is None:
             connection.check_open()
             if _is_over(deadline):
                 raise FlushError(
-                    f"not every router said within {timeout_s} s that it knows the subscription"
+                    f"not every node said within {timeout_s} s that it knows the subscription"
                     + "".join(f"; {node} did not" for node in connection.node.flush_awaited(number))
                     + (f"; {UNSETTLED}" if connection.node.flush_is_unsettled(number) else "")
                 )
@@ -166,8 +172,15 @@ def sync(connection: Connection, timeout_s: float | None) -> Operation[None]:
         connection.node.end_flush(number)
     if silent:
         raise FlushError(
-            f"these routers went before they knew the subscription: {listed(silent)}", tuple(silent)
+            f"these nodes did not say that they know the subscription: {listed(silent)}", tuple(silent)
         )
+
+
+def _has_met(connection: Connection) -> bool:
+    """Whether the other end of each link of a single program has said who it is: a router is asked then."""
+    node = connection.node
+    own = [links for publisher, _, links in node.network() if publisher == node.publisher]
+    return all(is_shared or neighbours for links in own for is_shared, neighbours in links)
 
 
 def next_event(connection: Connection, timeout_s: float | None) -> Operation[events.Event | None]:

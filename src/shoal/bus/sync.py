@@ -814,10 +814,11 @@ class Bus(Handle):
     def sync(self, timeout_s: float | None = 10.0) -> None:
         """Return when every router that can be reached knows what was subscribed to before.
 
-        So does every program that is joined by TCP, to this node or to a router.
+        So does every member of a multicast group, and every program that is joined by TCP, to this node or to
+        a router.
 
         Raises:
-            FlushError: not every router answered.
+            FlushError: not every router or member answered.
         """
         check_seconds("timeout_s", timeout_s, none="no end")
         run(self._connection, operations.sync(self._connection, timeout_s))

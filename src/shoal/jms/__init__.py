@@ -16,6 +16,7 @@ Names are Java's with Python's casing; times are in seconds.
 
 from shoal.errors import (
     IllegalStateError,
+    InvalidArgumentError,
     InvalidClientIDError,
     InvalidDestinationError,
     InvalidSelectorError,
@@ -69,6 +70,7 @@ __all__ = [
     "DeliveryMode",
     "Destination",
     "IllegalStateError",
+    "InvalidArgumentError",
     "InvalidClientIDError",
     "InvalidDestinationError",
     "InvalidSelectorError",

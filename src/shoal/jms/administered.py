@@ -23,7 +23,7 @@ from typing import Any
 from shoal._core import Message as BusMessage
 from shoal.bus.arguments import check_pattern
 from shoal.bus.persistent import check_queue_name
-from shoal.errors import ConfigError, ShoalError
+from shoal.errors import InvalidArgumentError, InvalidDestinationError, ShoalError
 from shoal.jms.destination import Destination, Queue, Topic
 from shoal.jms.factory import ConnectionFactory
 from shoal.jms.message import DeliveryMode
@@ -52,7 +52,7 @@ def lookup(name: str, file: str | Path | None = None) -> ConnectionFactory | Des
     found = _objects(path)
     if name not in found:
         known = ", ".join(sorted(found)) or "nothing"
-        raise LookupError(f"{path} has no {name!r}; it has {known}")
+        raise InvalidDestinationError(f"{path} has no {name!r}; it has {known}")
     return found[name]
 
 
@@ -60,22 +60,24 @@ def _objects(path: Path) -> dict[str, ConnectionFactory | Destination]:
     try:
         tables = tomllib.loads(path.read_text())
     except (OSError, ValueError) as error:
-        raise ConfigError(f"{path} cannot be read as a file of administered objects: {error}") from error
+        raise InvalidArgumentError(
+            f"{path} cannot be read as a file of administered objects: {error}"
+        ) from error
     unknown = tables.keys() - set(_KINDS)
     if unknown:
-        raise ConfigError(f"{path} has a table {min(unknown)!r}; the tables are {', '.join(_KINDS)}")
+        raise InvalidArgumentError(f"{path} has a table {min(unknown)!r}; the tables are {', '.join(_KINDS)}")
     found: dict[str, ConnectionFactory | Destination] = {}
     for kind in _KINDS:
         for name, what in _table(path, kind, tables.get(kind, {})).items():
             if name in found:
-                raise ConfigError(f"{path} has two objects of the name {name!r}")
+                raise InvalidArgumentError(f"{path} has two objects of the name {name!r}")
             found[name] = _made(path, kind, name, what)
     return found
 
 
 def _table(path: Path, kind: str, table: Any) -> Mapping[str, Any]:
     if not isinstance(table, Mapping):
-        raise ConfigError(f"{path}: {kind} must be a table")
+        raise InvalidArgumentError(f"{path}: {kind} must be a table")
     return table
 
 
@@ -90,24 +92,26 @@ def _check_name(destination: Destination) -> None:
 def _made(path: Path, kind: str, name: str, what: Any) -> ConnectionFactory | Destination:
     if kind != "factories":
         if not isinstance(what, str):
-            raise ConfigError(f"{path}: {kind}.{name} is {what!r}, and must be the destination's name")
+            raise InvalidArgumentError(
+                f"{path}: {kind}.{name} is {what!r}, and must be the destination's name"
+            )
         try:
             made = Topic(what) if kind == "topics" else Queue(what)
             # A mistake is told now, and not when somebody sends.
             _check_name(made)
         except ShoalError as error:
-            raise ConfigError(f"{path}: {kind}.{name}: {error}") from error
+            raise InvalidArgumentError(f"{path}: {kind}.{name}: {error}") from error
         return made
     options = dict(_table(path, f"factories.{name}", what))
     mode = options.get("default_delivery_mode")
     if isinstance(mode, str):
         if mode not in DeliveryMode.__members__:
             known = " or ".join(repr(each) for each in DeliveryMode.__members__)
-            raise ConfigError(
+            raise InvalidArgumentError(
                 f"{path}: factories.{name}.default_delivery_mode is {mode!r}, and must be {known}"
             )
         options["default_delivery_mode"] = DeliveryMode[mode]
     try:
         return ConnectionFactory(**options)
     except (TypeError, ValueError) as error:
-        raise ConfigError(f"{path}: factories.{name}: {error}") from error
+        raise InvalidArgumentError(f"{path}: factories.{name}: {error}") from error

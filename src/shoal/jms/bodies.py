@@ -5,7 +5,7 @@ from typing import Any
 
 from shoal import codecs
 from shoal._core import Message as BusMessage
-from shoal.errors import MessageFormatError
+from shoal.errors import InvalidArgumentError, MessageFormatError
 from shoal.jms import values
 from shoal.jms.message import Message
 from shoal.jms.property_names import NULL_TEXT
@@ -110,7 +110,7 @@ class ObjectMessage(Message):
     def is_body_assignable_to(self, kind: type) -> bool:
         """Whether `get_body` with this type would give the body."""
         if not isinstance(kind, type):
-            raise TypeError(f"kind is {kind!r}, and must be a class")
+            raise InvalidArgumentError(f"kind is {kind!r}, and must be a class")
         found = self._held_object()
         return found is None or isinstance(found, kind)
 
@@ -162,9 +162,9 @@ class MapMessage(Message):
     def _write(self, name: str, value: Any) -> None:
         self._check_writeable()
         if not isinstance(name, str):
-            raise TypeError(f"name is {name!r}, and must be a str")
+            raise InvalidArgumentError(f"name is {name!r}, and must be a str")
         if not name:
-            raise ValueError("the name of an entry must not be empty")
+            raise InvalidArgumentError("the name of an entry must not be empty")
         if self._entries is None:
             self._entries = {}
         self._entries[name] = value
@@ -209,7 +209,7 @@ class MapMessage(Message):
     def is_body_assignable_to(self, kind: type) -> bool:
         """Whether `get_body` with this type would give the body."""
         if not isinstance(kind, type):
-            raise TypeError(f"kind is {kind!r}, and must be a class")
+            raise InvalidArgumentError(f"kind is {kind!r}, and must be a class")
         return issubclass(dict, kind)
 
     def get_object(self, name: str) -> Any:
@@ -333,7 +333,7 @@ def slice_of(value: object, offset: int, length: int | None) -> bytes:
     content: bytes = values.accepted(BYTES, value)
     end = len(content) if length is None else offset + length
     if not 0 <= offset <= end <= len(content):
-        raise IndexError(f"there are {len(content)} bytes, and none from {offset} to {end}")
+        raise InvalidArgumentError(f"there are {len(content)} bytes, and none from {offset} to {end}")
     return content[offset:end]
 
 

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
-from shoal.errors import ShoalError
+from shoal.errors import InvalidArgumentError, ShoalError
 from shoal.jms.failures import translated
 from shoal.jms.message import Message
 from shoal.messages import jms as notices
@@ -27,6 +27,16 @@ class CompletionListener(Protocol):
 
     def on_exception(self, message: Message, error: Exception) -> object:
         """The message could not be sent, or nobody knows."""
+
+
+def check_listener(listener: object) -> None:
+    """Refuse what cannot be told how a send ended."""
+    methods = [getattr(listener, name, None) for name in ("on_completion", "on_exception")]
+    if listener is not None and not all(map(callable, methods)):
+        raise InvalidArgumentError(
+            f"completion_listener is {listener!r}, and must have on_completion(message) and "
+            "on_exception(message, error)"
+        )
 
 
 class Turn:

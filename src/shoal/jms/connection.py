@@ -12,6 +12,7 @@ from typing import Any, Protocol, Self, TypeVar
 from shoal._core import __version__
 from shoal.errors import (
     IllegalStateError,
+    InvalidArgumentError,
     InvalidDestinationError,
     JMSError,
     ShoalError,
@@ -167,7 +168,7 @@ class Connection(JavaNames):
         self._check()
         call = getattr(listener, "on_exception", listener)
         if listener is not None and not callable(call):
-            raise TypeError(
+            raise InvalidArgumentError(
                 f"listener is {listener!r}, and must be a function of one error, or have on_exception"
             )
         self._used = True
@@ -353,4 +354,9 @@ def _abandon(node: SharedNode, number: int, claimed: list[str], name: str) -> No
     """Nobody has the connection any more."""
     if not sys.is_finalizing():
         bus_notices.UNCLOSED(what=name).warn(ResourceWarning, stacklevel=2)
-        node.leave(claimed[0] if claimed else None, number)
+        # Leaving may wait, and whatever thread is here runs something else.
+        client_id = claimed[0] if claimed else None
+        leave = threading.Thread(
+            target=node.leave, args=(client_id, number), name="shoal-jms-leave", daemon=True
+        )
+        leave.start()

@@ -5,7 +5,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
 from shoal._core import Message as BusMessage
-from shoal.errors import IllegalStateError, MessageFormatError
+from shoal.errors import IllegalStateError, InvalidArgumentError, MessageFormatError
 from shoal.jms.destination import Destination, Topic, of_topic
 from shoal.jms.failures import closed_error
 from shoal.jms.feeds import Entry, Feed
@@ -75,7 +75,7 @@ class MessageConsumer(JavaNames):
         self._check()
         call: Any = getattr(listener, "on_message", listener)
         if listener is not None and not callable(call):
-            raise TypeError(
+            raise InvalidArgumentError(
                 f"listener is {listener!r}, and must be a function of one message, or have on_message"
             )
         self._session._set_listener(self, listener, call)
@@ -169,7 +169,7 @@ def body_of(message: Message, kind: type[T]) -> T:
         MessageFormatError: it has none, or none of this type.
     """
     if not isinstance(kind, type):
-        raise TypeError(f"kind is {kind!r}, and must be a class")
+        raise InvalidArgumentError(f"kind is {kind!r}, and must be a class")
     if message.body_type is None:
         raise MessageFormatError(f"{message!r} has no body that could be received as a {kind.__name__}")
     body = message.get_body(kind)

@@ -4,7 +4,7 @@ import threading
 from types import TracebackType
 from typing import ClassVar, Self
 
-from shoal.bus.arguments import check_flag
+from shoal.jms.arguments import check_flag
 from shoal.jms.browser import QueueBrowser
 from shoal.jms.connection import Connection, ConnectionMetaData, ExceptionListener
 from shoal.jms.consumer import MessageConsumer

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any, Self
 
 from shoal.jms.bodies import MapMessage, ObjectMessage, TextMessage
-from shoal.jms.completion import CompletionListener
+from shoal.jms.completion import CompletionListener, check_listener
 from shoal.jms.destination import Destination
 from shoal.jms.java_names import JavaNames
 from shoal.jms.message import DeliveryMode, Message
@@ -86,6 +86,7 @@ class ContextProducerBase(JavaNames):
 
     def set_async(self, listener: CompletionListener | None) -> Self:
         """Have `send` return at once, and the listener called when the message is sent; `None` ends that."""
+        check_listener(listener)
         self._async = listener
         return self
 

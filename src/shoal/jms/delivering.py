@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 from shoal import _core
 from shoal._core import Message as BusMessage
-from shoal.bus.arguments import check_seconds
-from shoal.errors import ClosedError, IllegalStateError, ShoalError
+from shoal.errors import ClosedError, IllegalStateError, InvalidArgumentError, ShoalError
+from shoal.jms.arguments import check_seconds
 from shoal.jms.consumer import MessageConsumer, MessageListener, no_mix_error
 from shoal.jms.failures import closed_error, translated, translating
 from shoal.jms.feeds import Entry, StoreFeed
@@ -54,7 +54,7 @@ def checked_mode(mode: int) -> AcknowledgeMode:
         return AcknowledgeMode(mode)
     except ValueError:
         names = ", ".join(each.name for each in AcknowledgeMode)
-        raise ValueError(f"acknowledge_mode is {mode!r}, and must be one of {names}") from None
+        raise InvalidArgumentError(f"acknowledge_mode is {mode!r}, and must be one of {names}") from None
 
 
 class Delivering:

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable
 from typing import Any, ClassVar, NoReturn
 
-from shoal.errors import InvalidDestinationError
+from shoal.errors import InvalidArgumentError, InvalidDestinationError
 from shoal.jms.java_names import JavaNames
 from shoal.types import QueueName, is_text
 
@@ -35,7 +35,7 @@ class Destination(JavaNames):
 
     def __init__(self, name: str) -> None:
         if not isinstance(name, str):
-            raise TypeError(f"name is {name!r}, and must be a str such as 'prices/ACME'")
+            raise InvalidArgumentError(f"name is {name!r}, and must be a str such as 'prices/ACME'")
         if not name:
             raise InvalidDestinationError(f"the name of a {self._kind} must not be empty")
         if not is_text(name):

@@ -4,7 +4,7 @@ from typing import Any, Unpack
 
 from shoal.bus.sync import Bus
 from shoal.config import ConnectOptions, resolve, split_client, split_roles
-from shoal.errors import ConfigError, JMSSecurityError
+from shoal.errors import InvalidArgumentError, JMSSecurityError
 from shoal.jms.connection import Connection
 from shoal.jms.context import JMSContext
 from shoal.jms.delivering import AcknowledgeMode, checked_mode
@@ -43,14 +43,14 @@ class ConnectionFactory(JavaNames):
     ) -> None:
         client_id = options.pop("client_id", None)
         if bus is not None and (url is not None or options):
-            raise ConfigError("give a URL with options, or a bus, and not both")
+            raise InvalidArgumentError("give a URL with options, or a bus, and not both")
         if bus is not None and not isinstance(bus, Bus):
-            raise TypeError(f"bus is {bus!r}, and must be what shoal.connect returns")
+            raise InvalidArgumentError(f"bus is {bus!r}, and must be what shoal.connect returns")
         if bus is None:
             # A mistake is told now, and not when somebody connects.
             rest, client = split_client(options)
             if client.destinations is not None:
-                raise ConfigError(
+                raise InvalidArgumentError(
                     "destinations is for shoal.connect: a JMS producer has priority and ttl itself"
                 )
             resolve(url, split_roles(rest)[0])

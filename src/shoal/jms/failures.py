@@ -5,15 +5,17 @@ from collections.abc import Iterator
 
 from shoal.errors import (
     ClosedError,
+    ConfigError,
     DiffersError,
+    ForkedError,
     FullError,
     IllegalStateError,
     InUseError,
+    InvalidArgumentError,
     InvalidDestinationError,
     InvalidTopicError,
     JMSError,
     LeaseError,
-    LinkError,
     MessageFormatError,
     MessageTooLongError,
     ResourceAllocationError,
@@ -22,7 +24,7 @@ from shoal.errors import (
 )
 
 
-def translated(error: ShoalError) -> ShoalError:
+def translated(error: ShoalError) -> JMSError:
     """The error that a program of JMS expects; its cause is the one of the bus."""
     if isinstance(error, JMSError):
         return error
@@ -37,8 +39,10 @@ def translated(error: ShoalError) -> ShoalError:
         kind = JMSError
     elif isinstance(error, FullError | StoreError):
         kind = ResourceAllocationError
-    elif not isinstance(error, LinkError):
-        return error
+    elif isinstance(error, ForkedError):
+        kind = IllegalStateError
+    elif isinstance(error, ConfigError):
+        kind = InvalidArgumentError
     text = str(error)
     if isinstance(error, LeaseError):
         text += ". Go on with receive"

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
-from shoal.errors import MessageFormatError, MessageNotWriteableError
+from shoal.errors import InvalidArgumentError, MessageFormatError, MessageNotWriteableError
 from shoal.jms import values
 from shoal.jms.destination import Destination, of_reply_to
 from shoal.jms.java_names import JavaNames
@@ -249,7 +249,7 @@ class Message(JavaNames):
         if self._sent is not None:
             self._note_sent()
         if not isinstance(redelivered, bool):
-            raise TypeError(f"jms_redelivered is {redelivered!r}, and must be True or False")
+            raise InvalidArgumentError(f"jms_redelivered is {redelivered!r}, and must be True or False")
         self._redelivered = redelivered
 
     @property
@@ -514,7 +514,7 @@ class Message(JavaNames):
     def is_body_assignable_to(self, kind: type) -> bool:
         """Whether `get_body` with this type would give the body. A message without a body says yes."""
         if not isinstance(kind, type):
-            raise TypeError(f"kind is {kind!r}, and must be a class")
+            raise InvalidArgumentError(f"kind is {kind!r}, and must be a class")
         body = self.body
         return body is None or isinstance(body, kind)
 
@@ -556,9 +556,9 @@ class Message(JavaNames):
 def checked_priority(priority: object) -> int:
     """A priority, 0 to 9."""
     if not isinstance(priority, int) or isinstance(priority, bool):
-        raise TypeError(f"priority is {priority!r}, and must be a whole number from 0 to 9")
+        raise InvalidArgumentError(f"priority is {priority!r}, and must be a whole number from 0 to 9")
     if not 0 <= priority <= 9:
-        raise ValueError(f"priority is {priority}, and must be 0 to 9")
+        raise InvalidArgumentError(f"priority is {priority}, and must be 0 to 9")
     return priority
 
 
@@ -567,7 +567,7 @@ def checked_delivery_mode(delivery_mode: int) -> DeliveryMode:
     try:
         return DeliveryMode(delivery_mode)
     except ValueError:
-        raise ValueError(
+        raise InvalidArgumentError(
             f"delivery_mode is {delivery_mode!r}, and must be DeliveryMode.NON_PERSISTENT or PERSISTENT"
         ) from None
 
@@ -579,7 +579,7 @@ def _checked(name: str, value: Any, kind: type) -> Any:
 
 
 def _wrong(name: str, value: object, kind: type) -> TypeError:
-    return TypeError(f"{name} is {value!r}, and must be a {kind.__name__} or None")
+    return InvalidArgumentError(f"{name} is {value!r}, and must be a {kind.__name__} or None")
 
 
 def _checked_time(name: str, message: Message, value: object) -> int:
@@ -587,5 +587,7 @@ def _checked_time(name: str, message: Message, value: object) -> int:
         # What was received and is not set now must not be forgotten.
         message._read_headers()
     if not isinstance(value, int) or isinstance(value, bool):
-        raise TypeError(f"{name} is {value!r}, and must be a whole number of milliseconds since 1970")
+        raise InvalidArgumentError(
+            f"{name} is {value!r}, and must be a whole number of milliseconds since 1970"
+        )
     return value

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from shoal.bus.arguments import check_count, check_queue
+from shoal.jms.arguments import check_count, check_queue
 from shoal.jms.message import DEFAULT_DELIVERY_MODE, DeliveryMode, checked_delivery_mode
 
 

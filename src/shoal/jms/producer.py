@@ -4,9 +4,9 @@ import time
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from shoal.bus.arguments import check_flag, check_seconds
 from shoal.errors import IllegalStateError, InvalidDestinationError, MessageFormatError
-from shoal.jms.completion import CompletionListener
+from shoal.jms.arguments import check_flag, check_seconds
+from shoal.jms.completion import CompletionListener, check_listener
 from shoal.jms.destination import Destination, checked_destination
 from shoal.jms.failures import closed_error
 from shoal.jms.java_names import JavaNames
@@ -225,6 +225,7 @@ class MessageProducer(ProducerBase):
             now = int(time.time() * 1000)
             sender.publish(message, topic, self._priority, self._time_to_live_s, now)
             return
+        check_listener(completion_listener)
         sender.send(
             message,
             self._where(message, destination),

@@ -3,7 +3,7 @@
 import functools
 import hashlib
 
-from shoal.errors import InvalidSelectorError, MessageFormatError
+from shoal.errors import InvalidArgumentError, InvalidSelectorError, MessageFormatError
 from shoal.selector import Selector
 
 GROUP_ID, GROUP_SEQUENCE, DELIVERY_COUNT = "JMSXGroupID", "JMSXGroupSeq", "JMSXDeliveryCount"
@@ -35,9 +35,9 @@ def check_name(name: str) -> None:
         MessageFormatError: selectors could not ask for it, or it is reserved.
     """
     if not isinstance(name, str):
-        raise TypeError(f"a property's name must be a str, not {name!r}")
+        raise InvalidArgumentError(f"a property's name must be a str, not {name!r}")
     if not name:
-        raise ValueError("a property's name must not be empty")
+        raise InvalidArgumentError("a property's name must not be empty")
     try:
         is_name = Selector(f"{name} IS NULL").names == (name,)
     except InvalidSelectorError:

@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from types import TracebackType
 from typing import Self
 
-from shoal.errors import InvalidDestinationError
+from shoal.errors import InvalidArgumentError, InvalidDestinationError
 from shoal.jms.delivering import AcknowledgeMode
 from shoal.jms.destination import Destination, Queue, TemporaryQueue, TemporaryTopic, Topic
 from shoal.jms.message import Message
@@ -81,4 +81,4 @@ def check_question(mode: AcknowledgeMode, destination: object, wanted: type[Dest
     if not isinstance(destination, wanted):
         raise InvalidDestinationError(f"destination is {destination!r}, and must be a {wanted.__name__}")
     if mode not in (AcknowledgeMode.AUTO_ACKNOWLEDGE, AcknowledgeMode.DUPS_OK_ACKNOWLEDGE):
-        raise ValueError("a requestor's session must acknowledge by itself, and not be transacted")
+        raise InvalidArgumentError("a requestor's session must acknowledge by itself, and not be transacted")

@@ -4,8 +4,8 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from shoal.bus.arguments import check_flag
 from shoal.errors import IllegalStateError, InvalidDestinationError, TransactionRolledBackError
+from shoal.jms.arguments import check_flag
 from shoal.jms.browser import QueueBrowser
 from shoal.jms.consumer import MessageConsumer, MessageListener
 from shoal.jms.correlating import selector_of

@@ -3,6 +3,7 @@
 import itertools
 import logging
 import os
+import random
 import threading
 import time
 import weakref
@@ -25,8 +26,11 @@ log = logging.getLogger("shoal.jms")
 #: How long a client id is looked for among the other nodes of a network before it counts as free.
 CLIENT_ID_WAIT_S = 0.25
 CLIENT_ID_CHARACTERS_MAX = 255
+#: How long a connection waits before it claims a client id once more, from and to: the lower node, and the
+#: higher one.
+CLAIM_AGAIN_S = (((0.0, 0.05), (0.4, 0.6)),)
 #: How long a new consumer waits until other nodes know of it.
-KNOWN_S = 10.0
+KNOWN_S = 5.0
 
 _lock = threading.RLock()
 _by_options: dict[Any, "SharedNode"] = {}
@@ -47,7 +51,8 @@ class SharedNode:
         self._close = close
         self._numbers = itertools.count(1)
         self._users = 0
-        self._client_ids: dict[str, Subscription] = {}
+        #: What claims the client ids of its connections; `None` while it is looked whether they are free.
+        self._client_ids: dict[str, Subscription | None] = {}
         self._told: dict[int, Callable[[JMSError], None]] = {}
         self._watch: threading.Thread | None = None
 
@@ -69,18 +74,21 @@ class SharedNode:
             )
 
     def wait_known(self) -> None:
-        """Wait until others know what was subscribed to: routers, and whoever is beyond them.
+        """Wait until others know what was subscribed to: members, routers, and whoever is beyond them.
 
-        So a consumer gets what is sent after it was made. Who went meanwhile need not know; who does not
-        answer in time is named in the log, and may leave out a message.
+        So a consumer gets what is sent after it was made. Nodes that were silent are asked once more: those
+        that went meanwhile need not know. One that does not answer in time is named in the log, and may leave
+        out a message.
         """
         deadline = time.monotonic() + KNOWN_S
+        before: tuple[int, ...] = ()
         while True:
             try:
                 self.bus.sync(max(deadline - time.monotonic(), 0.0))
                 return
             except FlushError as error:
-                if error.silent and time.monotonic() < deadline:
+                if error.silent and error.silent != before and time.monotonic() < deadline:
+                    before = error.silent
                     continue
                 notices.MAY_MISS(why=error).log(log)
                 return
@@ -103,6 +111,9 @@ class SharedNode:
                     del _by_options[key]
         if claim is not None:
             claim.close()
+            if not self.bus.closed:
+                # Whoever wants the id next finds it free.
+                self.wait_known()
         if is_last and self._close is not None:
             self._close()
 
@@ -117,20 +128,45 @@ class SharedNode:
             raise InvalidClientIDError(
                 f"client_id is {client_id!r}, and must be a str of 1 to {CLIENT_ID_CHARACTERS_MAX} characters"
             )
-        topic = jms_topic(client_id)
         with _lock:
             if client_id in self._client_ids:
                 raise _taken(client_id)
-            claim = self.bus.subscribe(topic, queue_bytes_max=1, queue_full="drop_new")
-            self._client_ids[client_id] = claim
-        # Whoever subscribes to the same topic has the same id.
-        wait_s = CLIENT_ID_WAIT_S if self.bus.config.scheme != "inproc" else 0.0
-        is_taken = self.bus.wait_for_subscribers(topic, 2, wait_s)
-        if is_taken or has_others(inside.node_of(self.bus), bus_topic(client_id)):
+            self._client_ids[client_id] = None
+        try:
+            for waits_s in CLAIM_AGAIN_S:
+                others = self._claimed_by(client_id)
+                if others is None:
+                    return
+                # A connection that claims it at the same time withdraws as well. The lower node comes
+                # back first, and the other finds the id taken then.
+                is_lower = inside.node_of(self.bus).node < min(others, default=0)
+                time.sleep(random.uniform(*waits_s[not is_lower]))
+            if self._claimed_by(client_id) is not None:
+                raise _taken(client_id)
+        except BaseException:
             with _lock:
                 self._client_ids.pop(client_id, None)
+            raise
+
+    def _claimed_by(self, client_id: str) -> set[int] | None:
+        """Take a client id: the nodes that have it too, or `None` if it is ours."""
+        topic, node = jms_topic(client_id), inside.node_of(self.bus)
+        claim = self.bus.subscribe(topic, queue_bytes_max=1, queue_full="drop_new")
+        try:
+            # Whoever subscribes to the same topic has the same id.
+            wait_s = CLIENT_ID_WAIT_S if self.bus.config.scheme != "inproc" else 0.0
+            is_taken = self.bus.wait_for_subscribers(topic, 2, wait_s)
+            if not is_taken and not has_others(node, bus_topic(client_id)):
+                with _lock:
+                    self._client_ids[client_id] = claim
+                return None
+            others = set(node.subscribers(topic)) - {node.node}
+        except BaseException:
             claim.close()
-            raise _taken(client_id)
+            raise
+        claim.close()
+        self.wait_known()
+        return others
 
     def tell_problems(self, number: int, told: Callable[[JMSError], None] | None) -> None:
         """Have a connection told of problems that nobody else is told of; `None` ends that."""

@@ -6,9 +6,10 @@ receiving.
 
 import struct
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 from shoal.errors import (
+    InvalidArgumentError,
     MessageEOFError,
     MessageFormatError,
     MessageNotReadableError,
@@ -18,6 +19,8 @@ from shoal.jms import values
 from shoal.jms.bodies import any_value, forget_core, slice_of
 from shoal.jms.message import Message
 from shoal.jms.values import BOOLEAN, BYTE, BYTES, CHAR, DOUBLE, FLOAT, INT, LONG, SHORT, STRING
+
+T = TypeVar("T")
 
 #: Java's `writeUTF` has two bytes for the length.
 UTF_BYTES_MAX = 65_535
@@ -81,6 +84,12 @@ class BytesMessage(_Stream):
         found: bytes = core.body
         return found
 
+    def get_body(self, kind: type[T]) -> T | None:
+        """The bytes; reading begins anew then, as after `reset`."""
+        found = super().get_body(kind)
+        self.reset()
+        return found
+
     @property
     def body_length(self) -> int:
         """How many bytes there are. For a body that is being read."""
@@ -90,7 +99,7 @@ class BytesMessage(_Stream):
     def is_body_assignable_to(self, kind: type) -> bool:
         """Whether `get_body` with this type would give the body."""
         if not isinstance(kind, type):
-            raise TypeError(f"kind is {kind!r}, and must be a class")
+            raise InvalidArgumentError(f"kind is {kind!r}, and must be a class")
         return issubclass(bytes, kind)
 
     def _take(self, size: int) -> bytes:
@@ -165,7 +174,7 @@ class BytesMessage(_Stream):
         self._check_readable()
         left = len(self._content()) - self._position
         if size is not None and (not isinstance(size, int) or size < 0):
-            raise IndexError(f"size is {size!r}, and must be a whole number, at least 0")
+            raise InvalidArgumentError(f"size is {size!r}, and must be a whole number, at least 0")
         if left == 0 and size != 0:
             return None
         return self._take(left if size is None else min(size, left))
@@ -422,7 +431,7 @@ class StreamMessage(_Stream):
 def _check_not_null(value: object) -> None:
     """Refuse what Java has a NullPointerException for."""
     if value is None:
-        raise TypeError("null cannot be written into a BytesMessage")
+        raise InvalidArgumentError("null cannot be written into a BytesMessage")
 
 
 def _to_java_utf(text: str) -> bytes:

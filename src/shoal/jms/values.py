@@ -11,7 +11,7 @@ from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
-from shoal.errors import MessageFormatError, NumberFormatError
+from shoal.errors import InvalidArgumentError, MessageFormatError, NumberFormatError
 from shoal.types import Byte, Char, Double, Float, Int, Long, Short
 
 BOOLEAN, BYTE, SHORT, CHAR, INT, LONG = "boolean", "byte", "short", "char", "int", "long"
@@ -79,7 +79,9 @@ def accepted(kind: str, value: object) -> Any:
         if isinstance(value, bool) or not isinstance(value, int):
             raise _unfit(value, kind, "a whole number")
         try:
-            return _CLASSES[kind](value)
+            fitting = _CLASSES[kind](value)
+            # A plain number is a long, before it is sent and afterwards.
+            return int(fitting) if kind == LONG else fitting
         except ValueError as error:
             raise MessageFormatError(str(error)) from None
     if kind in (FLOAT, DOUBLE):
@@ -149,7 +151,7 @@ def _null(wanted: str, what: str) -> Any:
         return False
     if wanted in _SIZES:
         raise NumberFormatError(f"{what} is not there, or null, and cannot be read as {_a(wanted)}")
-    raise TypeError(f"{what} is not there, or null, and cannot be read as {_a(wanted)}")
+    raise InvalidArgumentError(f"{what} is not there, or null, and cannot be read as {_a(wanted)}")
 
 
 def _parsed(text: str, wanted: str, what: str) -> Any:

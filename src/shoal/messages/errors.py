@@ -6,6 +6,9 @@ SHOAL = error(1000, "Shoal raised an error.", "Read its text: it says what happe
 CONFIG = error(1001, "An option cannot work.", "Correct the option that the text names.")
 INVALID_TOPIC = error(1002, "A text is not a valid topic or pattern.", "See the rules for topics.")
 MESSAGE_TOO_LONG = error(1003, "A message is longer than its bound.", "Send less, or send it in parts.")
+INVALID_ARGUMENT = error(
+    1023, "An argument of a JMS call cannot be used.", "The error names what would be accepted."
+)
 NUMBER_FORMAT = error(1004, "A text was read as a number and is not one.")
 JMS = error(1010, "A JMS call failed.")
 INVALID_SELECTOR = error(

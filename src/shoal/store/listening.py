@@ -35,9 +35,13 @@ class Listening:
         #: Sources that rang and were not looked at.
         self._due: dict[int, None] = {}
 
-    def follow(self, wanted: set[Wanted]) -> None:
-        """Hear what these want, and nothing else. What was heard before is still taken."""
-        for each in wanted - self._sources.keys():
+    def follow(self, wanted: set[Wanted]) -> bool:
+        """Hear what these want, and nothing else; what was heard before is still taken.
+
+        Returns whether one of these is new.
+        """
+        new = wanted - self._sources.keys()
+        for each in new:
             self._next += 1
             subscription = self._subscribe(each)
             core_of(subscription).attach_bell(self._bell, self._next)
@@ -48,6 +52,7 @@ class Listening:
             if gone is not None:
                 gone.close()
                 self._due[source] = None
+        return bool(new)
 
     def _subscribe(self, wanted: Wanted) -> Subscription:
         pattern, selector = wanted

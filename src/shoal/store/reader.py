@@ -418,13 +418,14 @@ class Reader:
         more = self.backlog.is_low and self.backlog.scan(now_us, SCAN_ROWS, keep=True)
         more = self.backlog.look_ahead(now_us, SCAN_ROWS) or more
         was_low = self.backlog.is_low
-        used, self._turn_of = 0, self._turn_of + 1
+        used, turn = 0, self._turn_of
         for at in range(len(hungry)):
-            # Another one is the first each time.
-            consumer = hungry[(at + self._turn_of) % len(hungry)]
+            # Another one is the first each time that something was given.
+            consumer = hungry[(at + turn) % len(hungry)]
             ready = self.backlog.counts[0]
             share = -(-ready // (len(hungry) - at))
             used += self._give(core, consumer, share, min(BATCH_BYTES_MAX, budget - used))
+            self._turn_of = turn + (used > 0)
             if used >= budget:
                 self.grants.given(core)
                 return used, True

@@ -15,6 +15,11 @@ CREDIT_MAX = 1 << 62
 REPORT_MAX = 1_000_000
 #: Consumers of one session.
 CONSUMERS_MAX = 10_000
+#: Where a browser goes on is a rank, 0 for the highest priority, and an offset below this.
+BROWSED_OFFSETS = 1 << 56
+PRIORITY_MAX = 9
+#: What rows take of which there are none.
+NO_ROWS_BYTES = 4
 
 
 def options_of(request: Request, former: Options) -> Options:
@@ -317,13 +322,27 @@ class Receiving:
         name = request.text("queue")
         session.owner.check(self._core, "browse", QUEUES + name)
         reader = self._readers.find(queue_key(name), f"queue {name!r}")
-        first, rows, following = reader.backlog.browse(
-            request.number("start", default=0),
-            self._core.now.wall_us,
-            request.selector(),
-            request.number("messages", 1, 1 << 31, default=1000),
-            request.number("bytes", 1, BATCH_BYTES_MAX, default=BATCH_BYTES_MAX),
-        )
+        now_us, selector = self._core.now.wall_us, request.selector()
+        messages = request.number("messages", 1, 1 << 31, default=1000)
+        size = request.number("bytes", 1, BATCH_BYTES_MAX, default=BATCH_BYTES_MAX)
+        rank, start = divmod(request.number("start", default=0), BROWSED_OFFSETS)
+        priority: int | None = max(PRIORITY_MAX - rank, 0)
+        following = None
+        # In the order of delivery: one priority after the other.
+        while priority is not None and following is None:
+            browsed = priority
+            first, rows, on, priority = reader.backlog.browse(
+                start, now_us, selector, messages, size, browsed
+            )
+            if start and browsed and on is None:
+                # Those of a lower priority may all lie before.
+                _, some, _, below = reader.backlog.browse(0, now_us, selector, 1, 1, browsed - 1)
+                priority = browsed - 1 if len(some) > NO_ROWS_BYTES else below
+            start = 0
+            if on is not None:
+                following = (PRIORITY_MAX - browsed) * BROWSED_OFFSETS + on
+            elif priority is not None and len(rows) > NO_ROWS_BYTES:
+                following = (PRIORITY_MAX - priority) * BROWSED_OFFSETS
         self._core.answer(session.id, n, first=first, rows=rows, next=following)
 
     def shown(self, session: Session, request: Request, n: int) -> None:

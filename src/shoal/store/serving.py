@@ -15,7 +15,7 @@ from typing import Any
 
 from shoal import _core
 from shoal._core import Log, Message
-from shoal.bus.inside import be_private, core_of, links_of
+from shoal.bus.inside import be_private, core_of, links_of, node_of
 from shoal.bus.log_limit import LogLimit
 from shoal.bus.store_protocol import body_of, requests_topic, session_topic
 from shoal.bus.subscription import Subscription
@@ -26,6 +26,7 @@ from shoal.errors import ClosedError, FullError, ShoalError, StoreError
 from shoal.link.keeper import Keeper
 from shoal.messages import named
 from shoal.messages import store as notices
+from shoal.store.announcing import LOOK_S, Announcing
 from shoal.store.certificate import Certificate
 from shoal.store.core import Now
 from shoal.store.gate import Gate, Via
@@ -195,6 +196,9 @@ class Serving:
         for source, door in enumerate(self._doors, 1):
             door.attach_bell(self._bell, source)
         self._listening = Listening(bus, self._bell)
+        self._announcing = Announcing(node_of(bus))
+        #: Sessions that subscribed in this turn.
+        self._subscribed: set[str] = set()
         self._listen()
         # On the bus a fetcher proves nothing: a store with tokens gives its values to no one there.
         self._may_answer = principals is None
@@ -261,6 +265,8 @@ class Serving:
                 stuck = any(door.is_stuck for door in self._doors)
                 if not more and not self._waiting and not self._listening.has_more:
                     left_s = min(self.machine.poll_timeout() - time.monotonic(), WAIT_MAX_S)
+                    if self._announcing.is_waiting:
+                        left_s = min(left_s, LOOK_S)
                     bell_rings.wait(max(0.0, min(left_s, RETRY_S) if stuck else left_s))
                 self._listening.rang(self._bell.take())
                 more = self._turn()
@@ -301,9 +307,13 @@ class Serving:
             outgoing, silent = self.machine.poll_transmit(), self.machine.poll_silent()
             self._pin = self.machine.pin
         # Whoever is told that it subscribes misses nothing from then on.
-        self._listen()
+        is_new = self._listen()
+        now_s = time.monotonic()
+        self._announcing.begin(now_s, self._subscribed, is_new=is_new)
+        self._subscribed.clear()
         self._answer_fetches()
-        more = self._send(outgoing) or more
+        outgoing = self._announcing.admit(outgoing)
+        more = self._send(self._announcing.poll(now_s) + outgoing) or more
         if self._publishing is not None:
             for publisher in silent:
                 self._publishing.publish_again(publisher)
@@ -329,10 +339,10 @@ class Serving:
                 used = {session: node for session, (its, node) in self._used.items() if its is door}
                 self.machine.handle_links(at, {session: heard.get(node) for session, node in used.items()})
 
-    def _listen(self) -> None:
+    def _listen(self) -> bool:
+        """Hear what subscriptions want; whether that is more than before."""
         wanted = self.machine.poll_wanted()
-        if wanted is not None:
-            self._listening.follow(wanted)
+        return wanted is not None and self._listening.follow(wanted)
 
     def _handle(self, at: Now) -> bool:
         has_committed, size = False, 0
@@ -346,6 +356,8 @@ class Serving:
             if isinstance(session, str) and SESSION.fullmatch(session) and session not in self._used:
                 self._used[session] = (door, message.sender)
             has_committed |= body.get("op") == "commit"
+            if body.get("op") == "subscribe" and isinstance(session, str):
+                self._subscribed.add(session)
             rows = body.get("rows")
             size += len(rows) if isinstance(rows, bytes) else 100
             self.machine.handle(at, body, door.via, message.publisher)
@@ -395,7 +407,7 @@ class Serving:
                 self.machine.append(self._now())
                 self._log.sync()
                 self.machine.settle(self._now())
-                self._send(self.machine.poll_transmit())
+                self._send(self._announcing.end() + self.machine.poll_transmit())
             except ShoalError as error:
                 notices.CLOSED_UNCLEAN(why=error).log(log)
         for door in self._doors:

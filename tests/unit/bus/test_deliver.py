@@ -28,8 +28,13 @@ class PlainNode:
         self.losers = dict(enumerate(losers))
         self.open = []
 
+    publisher = 1
+
     def stop(self):
         pass
+
+    def network(self):
+        return [(1, False, [(False, [2]), (True, [])])]
 
     def backlog(self):
         return self.lacks

@@ -85,6 +85,8 @@ struct Entry {
     stage: Stage,
     /// The consumer that has it said that it handed it to its program.
     handed: bool,
+    /// Whoever has it did not ask for it.
+    seized: bool,
 }
 
 impl Entry {
@@ -219,10 +221,14 @@ impl Backlog {
         self.live.iter().filter(move |(_, entry)| is_free(entry)).map(|(offset, _)| *offset)
     }
 
-    /// Whether a message is here to be looked at: not done, not waiting, and not yet read or not taken.
-    pub fn shows(&self, offset: u64, now_us: u64) -> bool {
+    /// Whether a message is here to be looked at: not done, not waiting, and not yet read or not taken; or taken by a consumer
+    /// that has it only ready, if `with_prefetched`.
+    pub fn shows(&self, offset: u64, now_us: u64, with_prefetched: bool) -> bool {
         match self.live.get(&offset) {
-            Some(entry) => matches!(entry.stage, Stage::Ready) && entry.expires_us > now_us,
+            Some(entry) => {
+                let is_prefetched = matches!(entry.stage, Stage::Taken(_)) && !entry.handed && !entry.seized;
+                (entry.stage == Stage::Ready || with_prefetched && is_prefetched) && entry.expires_us > now_us
+            }
             None => offset >= self.scanned && self.skip.run_of(offset).is_none(),
         }
     }
@@ -295,7 +301,7 @@ impl Backlog {
     fn entry(&self, facts: &Facts) -> Entry {
         let rank = if self.options.by_priority { 9 - facts.priority.min(9) } else { 0 };
         let Facts { bytes, group, at_us, expires_us, .. } = *facts;
-        Entry { bytes, rank, group, at_us, expires_us, stage: Stage::Ready, handed: false }
+        Entry { bytes, rank, group, at_us, expires_us, stage: Stage::Ready, handed: false, seized: false }
     }
 
     fn due_us(&self, facts: &Facts) -> u64 {
@@ -432,7 +438,7 @@ impl Backlog {
             return;
         };
         entry.stage = Stage::Taken(consumer);
-        entry.handed = false;
+        (entry.handed, entry.seized) = (false, false);
         to.taken.insert(offset);
         self.taken += 1;
         self.lines.taken(consumer, entry.group);
@@ -483,6 +489,9 @@ impl Backlog {
                 Stage::Taken(_) => continue,
             }
             self.give(consumer, offset);
+            if let Some(entry) = self.live.get_mut(&offset) {
+                entry.seized = true;
+            }
         }
     }
 

@@ -31,13 +31,16 @@ const ATTEMPTS_MAX: u32 = 32;
 /// A flush names a router that failed so recently: what it had not forwarded is no older in the replay rings.
 const FAILED_FOR: Duration = Duration::from_secs(30);
 
+/// Stands among the lanes of a multicast link for what we announced there that we want: members acknowledge it.
+pub const INTEREST_LANE: usize = 1 << 16;
+
 /// Names a flush.
 pub type FlushId = u64;
 
 /// How far a flush is with one lane of one link.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 enum Step {
-    /// So many bytes must have been sent first.
+    /// So many bytes must have been sent first, or so many changes of what we want.
     Send(u64),
     /// Members were asked whether they have them.
     Ask,
@@ -525,6 +528,12 @@ impl Flushes {
     pub fn is_waiting(&self, link: LinkId) -> bool {
         let sends = |(&(of, _), step): (&(LinkId, usize), &Step)| of == link && matches!(step, Step::Send(_));
         self.flushes.values().any(|flush| flush.lanes.iter().any(sends))
+    }
+
+    /// Whether members of a link are to be asked whether they know what we want.
+    pub fn awaits_interest(&self, link: LinkId) -> bool {
+        let step = |flush: &Flush| flush.lanes.get(&(link, INTEREST_LANE)).copied();
+        self.flushes.values().any(|flush| matches!(step(flush), Some(Step::Send(_))))
     }
 
     /// Lets a link ask its members about the lanes of which enough was sent; `ask` says whether it did.

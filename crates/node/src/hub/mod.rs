@@ -47,7 +47,7 @@ use shoal_wire::{MessageView, Process, Roles};
 pub use self::chain::{Chains, Clock, LinkId, Stamp};
 pub use self::consumer::{Batch, Consumer, Entry, Overflow, Source, Taken};
 pub use self::event::{Departure, HubEvent, Lost};
-pub use self::flush::{FlushId, FlushState};
+pub use self::flush::{FlushId, FlushState, INTEREST_LANE};
 pub use self::held_back::HeldBack;
 pub use self::inbox::{Fed, SourceId, SourceNews, Told};
 pub use self::link::{LinkBell, Ring, Silent, Traffic};

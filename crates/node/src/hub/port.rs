@@ -576,6 +576,11 @@ impl Port {
         }
     }
 
+    /// Whether members of the link are to be asked whether they know what we want.
+    pub fn awaits_interest(&self) -> bool {
+        lock(&self.hub.flushes).awaits_interest(self.link.id)
+    }
+
     /// A node lost for good some of what was sent in a lane since then: no flush may say that it has everything.
     pub fn note_loser(&self, lane: usize, node: NodeId, since: Time) {
         self.hub.chains.note_loser(lane, self.link.id, node, since);

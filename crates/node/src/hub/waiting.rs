@@ -8,7 +8,7 @@ use shoal_norm::{NodeId, Time};
 use shoal_wire::{About, Loser};
 
 use super::chain::LinkId;
-use super::flush::{Asker, FlushId, FlushState};
+use super::flush::{Asker, FlushId, FlushState, INTEREST_LANE};
 use super::link::{Link, Ring};
 use super::losers::OTHER_END;
 use super::{Hub, lock};
@@ -32,8 +32,8 @@ impl Hub {
         self.published() > lock(&self.flushes).confirmed()
     }
 
-    /// Starts waiting until every router knows what we want by now, those behind routers, too, and whoever is alone at the other
-    /// end of a link.
+    /// Starts waiting until everybody knows what we want by now: routers, those behind them, members of multicast links, and
+    /// whoever is alone at the other end of a link.
     pub fn begin_sync(&self) -> FlushId {
         self.begin_wait(About::Interest, None, None)
     }
@@ -56,9 +56,7 @@ impl Hub {
             id
         };
         self.say();
-        if about == About::Messages {
-            self.ring_all(Ring::Turn);
-        }
+        self.ring_all(Ring::Turn);
         id
     }
 
@@ -85,11 +83,15 @@ impl Hub {
         // The first lane is the links' own. It stands for one that is about to be taken up: what goes over it is not known yet.
         let begins = |link: &&Arc<Link>| link.is_resting() && !link.is_to_rest.load(Ordering::SeqCst);
         let begin = links.clone().filter(begins).map(|link| ((link.id, 0), u64::MAX));
+        // Members of a multicast link say whether they know; others answer as routers do.
+        let is_asked = |link: &&Arc<Link>| about == About::Interest && link.is_shared() && !link.is_resting();
+        let wanted = |link: &Arc<Link>| ((link.id, INTEREST_LANE), link.wanted.load(Ordering::SeqCst));
+        let interest = links.clone().filter(is_asked).map(wanted);
         let lanes = links.filter(|_| about == About::Messages).flat_map(|link| {
             let appended = self.chains.appended(link.id).into_iter().enumerate().skip(1);
             appended.map(|(lane, bytes)| ((link.id, lane), bytes))
         });
-        begin.chain(lanes).collect()
+        begin.chain(interest).chain(lanes).collect()
     }
 
     /// What became of a flush.

@@ -17,7 +17,7 @@ use super::frames::Frames;
 use super::lane::LaneWriter;
 use super::lanes::CONTROL;
 use super::losses::Losses;
-use crate::hub::{Departure, Fed, HubEvent, Lost, Port, Source, SourceId, SourceNews, Told};
+use crate::hub::{Departure, Fed, HubEvent, INTEREST_LANE, Lost, Port, Source, SourceId, SourceNews, Told};
 use crate::membership::{MemberEvent, Membership, MembershipConfig};
 
 /// A router says so often at the least that it is here: whoever is behind it gets nothing until others know that it is dead.
@@ -26,6 +26,8 @@ const ROUTER_HEARTBEAT: Duration = Duration::from_millis(500);
 const GOODBYES: u32 = 1;
 /// What is published first waits so long for somebody to answer, so that those who are there miss nothing.
 const GREETING: Duration = Duration::from_millis(100);
+/// After an announcement members are asked so soon whether they have it.
+const ASK_INTEREST: Duration = Duration::from_millis(1);
 /// A new node sends whatever is published for so long, because somebody may be about to ask for it.
 const DISCOVERY: Duration = Duration::from_secs(2);
 
@@ -75,6 +77,8 @@ pub struct NormBus {
     renamed_at: Option<Time>,
     losses: Losses,
     data_lanes: Vec<ObjectId>,
+    /// What we want up to this change was announced.
+    announced: u64,
     control: Frames,
     /// Members that failed, and when: they rest once what came of them was read.
     failed: Vec<(NodeId, u16, Time)>,
@@ -119,6 +123,7 @@ impl NormBus {
             collided: false,
             renamed_at: None,
             losses: Losses::default(),
+            announced: 0,
             control: Frames::new(CONTROL_RECORD_BYTES_MAX, CONTROL_PARTS_BYTES_MAX),
             failed: Vec::new(),
             records: VecDeque::new(),
@@ -511,7 +516,9 @@ impl Application for NormBus {
             Event::WatermarkDone(watermark) => {
                 let mut silent = watermark.silent.clone();
                 silent.retain(|&node| !session.is_departing(node));
-                self.port.answer_flush(usize::from(watermark.object), &silent);
+                let is_control = watermark.object == CONTROL;
+                let lane = if is_control { INTEREST_LANE } else { usize::from(watermark.object) };
+                self.port.answer_flush(lane, &silent);
             }
             _ => {}
         }
@@ -527,8 +534,14 @@ impl Application for NormBus {
         let began = *self.began.get_or_insert(now);
         // Who answers our greeting counts, though somebody else may have answered and acknowledged already.
         if now >= began + GREETING {
-            let sent = |lane: usize| lanes.get(lane).map_or(0, LaneWriter::written);
-            self.port.ask_flushes(sent, |lane| session.request_watermark(now, lane as ObjectId).is_ok());
+            let is_said = lanes.first().is_some_and(|control| control.waiting() == 0);
+            let announced = if is_said { self.announced } else { 0 };
+            let sent = |lane: usize| match lane {
+                INTEREST_LANE => announced,
+                _ => lanes.get(lane).map_or(0, LaneWriter::written),
+            };
+            let object = |lane: usize| if lane == INTEREST_LANE { CONTROL } else { lane as ObjectId };
+            self.port.ask_flushes(sent, |lane| session.request_watermark(now, object(lane)).is_ok());
         }
         self.ask_again_at = self.port.ask_again_in_time(now);
         self.rest_failed(now, session);
@@ -573,9 +586,14 @@ impl Application for NormBus {
             // It fits into a segment, and nothing else is said this way.
             let _ = session.send_command(now, &heartbeat, 1);
         }
-        self.port.set_announced(self.membership.version());
+        self.announced = self.membership.version();
+        self.port.set_announced(self.announced);
         let next = self.grow(now, began);
         self.deadline = self.membership.poll_timeout().min(next);
+        if self.age > Age::Greeting && self.port.awaits_interest() {
+            // What was announced just now is on its way then, and members can be asked.
+            self.deadline = self.deadline.min(now + ASK_INTEREST);
+        }
         let is_open = now < self.open_until;
         if is_open {
             self.deadline = self.deadline.min(self.open_until);

@@ -475,7 +475,7 @@ impl Backlog {
             let reached = source.each(from, to, &mut filter, |row| {
                 let facts = Facts::of(row);
                 let is_there = facts.due_us <= now_us && facts.expires_us > now_us;
-                if is_there && reading.backlog.shows(row.offset, now_us) {
+                if is_there && reading.backlog.shows(row.offset, now_us, false) {
                     messages += 1;
                     match runs.last_mut() {
                         Some((_, last)) if *last + 1 == row.offset => *last = row.offset,
@@ -490,8 +490,10 @@ impl Backlog {
         shown.map_err(errors::store)
     }
 
-    /// Messages that are there, from an offset on: the first offset, rows, and where to go on if there is more.
-    #[pyo3(signature = (from, now_us, selector, messages_max, bytes_max))]
+    /// Messages of a priority that are there, from an offset on: the first offset, rows, where to go on if there is more, and
+    /// otherwise the next lower priority of which there are some. What consumers only have ready is there.
+    #[pyo3(signature = (from, now_us, selector, messages_max, bytes_max, priority))]
+    #[allow(clippy::too_many_arguments, reason = "positions in Python")]
     fn browse<'py>(
         &self,
         py: Python<'py>,
@@ -500,7 +502,8 @@ impl Backlog {
         selector: Option<&Bound<'_, Selector>>,
         messages_max: u32,
         bytes_max: usize,
-    ) -> PyResult<(u64, Bound<'py, PyBytes>, Option<u64>)> {
+        priority: u8,
+    ) -> PyResult<(u64, Bound<'py, PyBytes>, Option<u64>, Option<u8>)> {
         let selector = selector.map(|selector| selector.get().inner().clone());
         let browsed = detached(py, || {
             let reading = &*self.lock();
@@ -508,10 +511,16 @@ impl Backlog {
             let from = from.max(reading.backlog.pin());
             let source = self.shared.source(from);
             let (mut rows, mut first, mut next, mut rest) = (RowsWriter::default(), from, from, None);
+            let mut below: Option<u8> = None;
             source.each(from, u64::MAX, &mut filter, |row| {
                 let facts = Facts::of(row);
                 let is_there = facts.due_us <= now_us && facts.expires_us > now_us;
-                if !is_there || !reading.backlog.shows(row.offset, now_us) {
+                if facts.priority > priority || !is_there || !reading.backlog.shows(row.offset, now_us, true)
+                {
+                    return ControlFlow::Continue(());
+                }
+                if facts.priority < priority {
+                    below = below.max(Some(facts.priority));
                     return ControlFlow::Continue(());
                 }
                 let is_too_long = rows.bytes().len() + row.record.len() > bytes_max && !rows.is_empty();
@@ -526,10 +535,10 @@ impl Backlog {
                 next = row.offset + 1;
                 ControlFlow::Continue(())
             })?;
-            Ok::<_, LogError>((first, rows, rest))
+            Ok::<_, LogError>((first, rows, rest, below))
         });
-        let (first, rows, next) = browsed.map_err(errors::store)?;
-        Ok((first, PyBytes::new(py, rows.bytes()), next))
+        let (first, rows, next, below) = browsed.map_err(errors::store)?;
+        Ok((first, PyBytes::new(py, rows.bytes()), next, below))
     }
 
     /// How many of these runs, both ends included, a consumer has.

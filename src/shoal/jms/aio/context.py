@@ -3,10 +3,10 @@
 from types import TracebackType
 from typing import ClassVar, Self
 
-from shoal.bus.arguments import check_flag
 from shoal.jms.aio.connection import Connection
 from shoal.jms.aio.consumer import JMSConsumer, MessageConsumer, QueueBrowser
 from shoal.jms.aio.producer import JMSProducer
+from shoal.jms.arguments import check_flag
 from shoal.jms.connection import ConnectionMetaData, ExceptionListener
 from shoal.jms.delivering import AcknowledgeMode
 from shoal.jms.destination import Destination, Queue, TemporaryQueue, TemporaryTopic, Topic

@@ -10,11 +10,11 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from shoal import _core
-from shoal.bus.arguments import check_seconds
 from shoal.bus.doorbell import Doorbell
 from shoal.bus.store_session import Body
 from shoal.errors import ShoalError
 from shoal.jms.aio.worker import Worker
+from shoal.jms.arguments import check_seconds
 from shoal.jms.consumer import MessageConsumer
 from shoal.jms.delivering import LAZY_MAX, TURN_MAX, AcknowledgeMode, Delivering, log_failure, next_due_s
 from shoal.jms.feeds import Entry, Feed, StoreFeed

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from shoal.bus.doorbell import in_own_thread
 from shoal.errors import FullError, ResourceAllocationError
-from shoal.jms.completion import CompletionListener, Completions, Turn, calling
+from shoal.jms.completion import CompletionListener, Completions, Turn, calling, check_listener
 from shoal.jms.context_producer import ContextProducerBase
 from shoal.jms.destination import Destination, Queue
 from shoal.jms.message import DeliveryMode, Message, checked_delivery_mode, checked_priority
@@ -50,6 +50,7 @@ class MessageProducer(ProducerBase):
         A completion listener is called in the event loop; its methods may be coroutine functions. Whoever is
         cancelled while waiting for a store does not know whether it has the message.
         """
+        check_listener(completion_listener)
         where = self._where(message, destination)
         mode = self._delivery_mode if delivery_mode is None else checked_delivery_mode(delivery_mode)
         send = functools.partial(

@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, ClassVar, Self, TypeVar
 
 from shoal.bus.doorbell import in_own_thread
-from shoal.errors import IllegalStateError
+from shoal.errors import IllegalStateError, InvalidArgumentError
 from shoal.jms import consumer as consumers
 from shoal.jms import session as threads
 from shoal.jms.aio.consumer import MessageConsumer, QueueBrowser
@@ -87,7 +87,9 @@ class Session(Making):
     async def delete(self, destination: TemporaryTopic | TemporaryQueue) -> None:
         """End a temporary destination, as its own `delete` does for threads."""
         if not isinstance(destination, TemporaryTopic | TemporaryQueue):
-            raise TypeError(f"destination is {destination!r}, and only temporary ones can be deleted")
+            raise InvalidArgumentError(
+                f"destination is {destination!r}, and only temporary ones can be deleted"
+            )
         await self._run(destination.delete)
 
     # Producers and consumers.

@@ -1,0 +1,36 @@
+"""What calls of `shoal.jms` check of their arguments, as those of the bus do, with an error of JMS."""
+
+from shoal.bus import arguments
+from shoal.errors import InvalidArgumentError
+
+
+def check_flag(name: str, value: object) -> None:
+    """Refuse what is neither true nor false."""
+    try:
+        arguments.check_flag(name, value)
+    except TypeError as error:
+        raise InvalidArgumentError(str(error)) from None
+
+
+def check_seconds(name: str, value: object, *, none: str | None = None) -> None:
+    """Refuse what is no time span; `none` is what None would mean, if it is allowed."""
+    try:
+        arguments.check_seconds(name, value, none=none)
+    except (TypeError, ValueError) as error:
+        raise InvalidArgumentError(str(error)) from None
+
+
+def check_count(name: str, value: object, least: int = 0) -> None:
+    """Refuse what is no number of things."""
+    try:
+        arguments.check_count(name, value, least)
+    except (TypeError, ValueError) as error:
+        raise InvalidArgumentError(str(error)) from None
+
+
+def check_queue(queue_bytes_max: object) -> None:
+    """Refuse a bound that bounds nothing."""
+    try:
+        arguments.check_queue(queue_bytes_max)
+    except (TypeError, ValueError) as error:
+        raise InvalidArgumentError(str(error)) from None
