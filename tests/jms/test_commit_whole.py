@@ -23,10 +23,10 @@ def test_members_without_room_are_waited_for_and_get_all_of_it(
 ) -> None:
     publish, refusals = sending.Sender._publish_held, iter([0, 0, 1, 1, 1, 0, 1])
 
-    def sometimes(self: Any, outgoing: Any, timeout_s: float | None = None) -> None:
+    def sometimes(self: Any, outgoing: Any, given: Any) -> None:
         if next(refusals, 0):
             raise FullError("the members have no room")
-        publish(self, outgoing, timeout_s=timeout_s)
+        publish(self, outgoing, given)
 
     monkeypatch.setattr(sending.Sender, "_publish_held", sometimes)
     consumer = world.receiver().create_consumer(X)
@@ -45,10 +45,10 @@ def test_an_error_midway_keeps_no_other_message_back_and_the_session_goes_on(
 ) -> None:
     publish = sending.Sender._publish_held
 
-    def but_one(self: Any, outgoing: Any, timeout_s: float | None = None) -> None:
+    def but_one(self: Any, outgoing: Any, given: Any) -> None:
         if outgoing.body == "broken":
             raise LinkError("the link broke")
-        publish(self, outgoing, timeout_s=timeout_s)
+        publish(self, outgoing, given)
 
     monkeypatch.setattr(sending.Sender, "_publish_held", but_one)
     consumer = world.receiver().create_consumer(X)

@@ -301,8 +301,11 @@ class Sender:
         given = outgoing.held(now)
         while given is not None:
             with contextlib.suppress(FullError):
-                self._publish(outgoing.destination.bus_name, outgoing.body, **given, timeout_s=COMMIT_TURN_S)
+                self._publish_held(outgoing, given)
                 return
+
+    def _publish_held(self, outgoing: Outgoing, given: dict[str, Any]) -> None:
+        self._publish(outgoing.destination.bus_name, outgoing.body, **given, timeout_s=COMMIT_TURN_S)
 
     def _acknowledge(self, acknowledged: list[BusMessage]) -> None:
         """Have the transaction acknowledge what was received; what a lost session delivered undoes it."""
