@@ -256,6 +256,8 @@ class Connection(JavaNames):
     def _make_temporary_topic(self) -> TemporaryTopic:
         self._check()
         topic = TemporaryTopic(self._node.bus.temporary_topic(), self._delete_temporary)
+        with translating():
+            self._node.own_topic(topic.bus_name)
         self._temporary[topic.bus_name] = topic
         return topic
 
@@ -294,8 +296,10 @@ class Connection(JavaNames):
         self._drop(destination)
 
     def _drop(self, destination: Destination) -> None:
-        """Have the store forget a temporary queue; if it does not answer, it does so by itself."""
-        if isinstance(destination, TemporaryQueue):
+        """Have others know that a topic ended, and the store forget a queue; it may do so by itself."""
+        if isinstance(destination, TemporaryTopic):
+            self._node.end_topic(destination.bus_name)
+        else:
             with contextlib.suppress(ShoalError):
                 self._node.bus.queue(destination.bus_name).delete(timeout_s=DROP_S)
 

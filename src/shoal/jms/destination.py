@@ -23,7 +23,7 @@ class Destination(JavaNames):
     Two are equal if they are of one kind and their names mean the same.
     """
 
-    __slots__ = ("_bus_name", "_name", "_reply_name")
+    __slots__ = ("_bus_name", "_has_owner", "_name", "_reply_name")
     #: Whether what is sent here goes to one receiver.
     is_queue: ClassVar[bool] = False
     #: What it is, in a text.
@@ -44,6 +44,8 @@ class Destination(JavaNames):
             )
         self._name = name
         self._bus_name = from_narada(name) if name.startswith("/") else name
+        #: Whether it is a temporary one by its name, or may match some: their connections consume them.
+        self._has_owner = _is_temporary(self._bus_name) or self._bus_name.startswith("_temporary/")
         #: As the bus takes it for answers.
         self._reply_name: str = QueueName(self._bus_name) if self.is_queue else self._bus_name
 

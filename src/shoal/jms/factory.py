@@ -8,6 +8,7 @@ from shoal.errors import InvalidArgumentError, JMSSecurityError
 from shoal.jms.connection import Connection
 from shoal.jms.context import JMSContext
 from shoal.jms.delivering import AcknowledgeMode, checked_mode
+from shoal.jms.failures import translating
 from shoal.jms.java_names import JavaNames
 from shoal.jms.message import DEFAULT_DELIVERY_MODE, checked_delivery_mode
 from shoal.jms.options import JMSOptions
@@ -48,12 +49,13 @@ class ConnectionFactory(JavaNames):
             raise InvalidArgumentError(f"bus is {bus!r}, and must be what shoal.connect returns")
         if bus is None:
             # A mistake is told now, and not when somebody connects.
-            rest, client = split_client(options)
-            if client.destinations is not None:
-                raise InvalidArgumentError(
-                    "destinations is for shoal.connect: a JMS producer has priority and ttl itself"
-                )
-            resolve(url, split_roles(rest)[0])
+            with translating():
+                rest, client = split_client(options)
+                if client.destinations is not None:
+                    raise InvalidArgumentError(
+                        "destinations is for shoal.connect: a JMS producer has priority and ttl itself"
+                    )
+                resolve(url, split_roles(rest)[0])
         self._url = url
         self._bus = bus
         self._client_id = client_id

@@ -62,6 +62,9 @@ def translating() -> Iterator[None]:
         if known is error:
             raise
         raise known from error
+    except TypeError as error:
+        # An argument that only the bus looked at.
+        raise InvalidArgumentError(str(error)) from error
 
 
 def closed_error(what: str) -> IllegalStateError:

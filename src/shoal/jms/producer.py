@@ -63,7 +63,7 @@ class ProducerBase(JavaNames):
         where = self._destination
         is_plain = (
             where is not None
-            and not (where.is_queue or where.is_temporary)
+            and not (where.is_queue or where._has_owner)
             and self._delivery_mode is DeliveryMode.NON_PERSISTENT
             and not (self._delivery_delay_s or self._disable_message_timestamp or self._sender.is_transacted)
         )
@@ -166,9 +166,16 @@ class ProducerBase(JavaNames):
             raise IllegalStateError(
                 f"the producer sends to {where}: leave destination out, or make one without"
             )
-        if where.is_temporary and where.is_deleted:
-            raise InvalidDestinationError(f"{where} was deleted")
+        if where._has_owner:
+            if where.is_deleted:
+                raise InvalidDestinationError(f"{where} was deleted")
+            if not where.is_queue:
+                self._check_alive(where)
         return where
+
+    def _check_alive(self, topic: Destination) -> None:
+        """Refuse a temporary topic that ended; a store refuses queues."""
+        self._session._connection._node.check_alive(topic)
 
     def _check_closeable(self) -> None:
         if self._sender.completions.is_here:

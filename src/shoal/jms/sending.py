@@ -97,6 +97,9 @@ class Sender:
             given = given_of(message, priority, ttl_s, now, self._connection)
             if self._marks:
                 given["properties"] = {**(given["properties"] or {}), **self._marks}
+            if needs_store and destination._has_owner and not is_queue:
+                with translating(), self.waits.here():
+                    self._node.vouch(destination)
             if needs_store:
                 given["persistent"] = delivery_mode is not _NON_PERSISTENT
                 given["delivery_delay_s"] = delay_s or None

@@ -333,6 +333,6 @@ def checked_topic(topic: object) -> Topic:
     """A topic that a named subscription can be of."""
     if not isinstance(topic, Topic):
         raise InvalidDestinationError(f"topic is {topic!r}, and must be a Topic")
-    if topic.is_temporary:
+    if topic._has_owner:
         raise InvalidDestinationError(f"{topic} ends with its connection: it can have no named subscription")
     return topic

@@ -13,10 +13,18 @@ from typing import Any
 from shoal.bus import inside
 from shoal.bus.client_ids import bus_topic, has_others, jms_topic
 from shoal.bus.events import Event, LinkDown, LinkFailed, LinkRefused, MessagesLost, StoreDown, Unreadable
+from shoal.bus.store_protocol import TEMPORARY
 from shoal.bus.subscription import Subscription
 from shoal.bus.sync import Bus, connect
 from shoal.config import resolve, split_client, split_roles
-from shoal.errors import FlushError, InvalidClientIDError, JMSError, ResourceAllocationError
+from shoal.errors import (
+    FlushError,
+    InvalidClientIDError,
+    InvalidDestinationError,
+    JMSError,
+    ResourceAllocationError,
+)
+from shoal.jms.destination import Destination
 from shoal.jms.failures import translating
 from shoal.messages import jms as notices
 from shoal.types import is_text
@@ -29,6 +37,8 @@ CLIENT_ID_CHARACTERS_MAX = 255
 #: How long a connection waits before it claims a client id once more, from and to: the lower node, and the
 #: higher one.
 CLAIM_AGAIN_S = (((0.0, 0.05), (0.4, 0.6)),)
+#: How long a sender waits to hear of a temporary topic before it counts as gone.
+TEMPORARY_KNOWN_S = 0.5
 #: How long a new consumer waits until other nodes know of it.
 KNOWN_S = 5.0
 
@@ -53,6 +63,8 @@ class SharedNode:
         self._users = 0
         #: What claims the client ids of its connections; `None` while it is looked whether they are free.
         self._client_ids: dict[str, Subscription | None] = {}
+        #: Temporary topics of its connections, and what shows others that they live.
+        self._topics: dict[str, Subscription] = {}
         self._told: dict[int, Callable[[JMSError], None]] = {}
         self._watch: threading.Thread | None = None
 
@@ -92,6 +104,38 @@ class SharedNode:
                     continue
                 notices.MAY_MISS(why=error).log(log)
                 return
+
+    # Temporary topics, section 6.2.2: whoever has one subscribes to it, until it ends.
+
+    def own_topic(self, name: str) -> None:
+        """A connection of this node has a temporary topic."""
+        claim = self.bus.subscribe(name, queue_bytes_max=1, queue_full="drop_new")
+        with _lock:
+            self._topics[name] = claim
+
+    def end_topic(self, name: str) -> None:
+        """It is deleted, or its connection closes."""
+        with _lock:
+            claim = self._topics.pop(name, None)
+        if claim is not None:
+            claim.close()
+
+    def check_alive(self, topic: Destination) -> None:
+        """Refuse to send to a temporary topic that ended.
+
+        Raises:
+            InvalidDestinationError: its connection was closed, or deleted it.
+        """
+        name = topic.bus_name
+        is_own = name.startswith(f"{TEMPORARY}{self.publisher:016x}/")
+        if name in self._topics or (not is_own and self.bus.wait_for_subscribers(name, 1, TEMPORARY_KNOWN_S)):
+            return
+        raise InvalidDestinationError(f"{topic} is gone: its connection deleted it, or was closed")
+
+    def vouch(self, topic: Destination) -> None:
+        """Have the store take persistent messages for a temporary topic that lives."""
+        channel = self.bus._connection.ready_channel("a persistent message", None, memory=False)
+        channel.say({"op": "temporary", "topic": topic.bus_name})
 
     def join(self) -> int:
         """One more connection uses it: the connection's number, from 1. The bus itself publishes as 0."""

@@ -38,7 +38,7 @@ class Subscribing:
         correlation: str | CorrelationFilter | None,
     ) -> Feed:
         """A consumer without a name."""
-        if destination.is_temporary:
+        if destination._has_owner:
             self._connection._check_own(destination)
         options = self._connection._options
         with translating():

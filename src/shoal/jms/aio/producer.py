@@ -52,6 +52,9 @@ class MessageProducer(ProducerBase):
         """
         check_listener(completion_listener)
         where = self._where(message, destination)
+        if where._has_owner and not where.is_queue:
+            check = self._session._connection._node.check_alive
+            await self._delivering.worker.run(functools.partial(check, where))
         mode = self._delivery_mode if delivery_mode is None else checked_delivery_mode(delivery_mode)
         send = functools.partial(
             self._sender.send,
@@ -75,6 +78,9 @@ class MessageProducer(ProducerBase):
         if completion_listener is not None:
             listener = _InLoop(completion_listener, doorbell.loop, self._sender.completions)
         await worker.run(functools.partial(send, listener))
+
+    def _check_alive(self, topic: Destination) -> None:
+        """Nothing here: `send` has a thread look."""
 
     def _sent_at_once(self, send: Callable[..., None]) -> bool:
         """Send unless members take nothing more at the moment."""
