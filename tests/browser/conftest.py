@@ -87,7 +87,7 @@ def open_page(world: World, chromium: Any) -> Iterator[Open]:
 
     def open_(role: str | None = "operator", path: str = "map", **options: Any) -> Any:
         context = chromium.new_context(**{"viewport": {"width": 1360, "height": 800}, **options})
-        context.set_default_timeout(8000)
+        context.set_default_timeout(20_000)
         contexts.append(context)
         page = context.new_page()
         page.on("console", complain)

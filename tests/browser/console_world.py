@@ -95,7 +95,7 @@ def make_dead_letters(bus: shoal.Bus) -> None:
 Open = Callable[..., Any]
 
 
-def wait_until(check: Callable[[], bool], timeout_s: float = 8.0) -> None:
+def wait_until(check: Callable[[], bool], timeout_s: float = 20.0) -> None:
     """Wait for something outside the browser."""
     deadline = time.monotonic() + timeout_s
     while not check():

@@ -172,21 +172,21 @@ def test_history_is_searched_charted_and_exported(world: World, open_page: Open,
 
 def look_period_s(world: World) -> float:
     """The time between two looks of the console now: a second, or more on a busy machine."""
-    times = [at for at, *_ in list(world.server._console.picture.series)[-5:]]
+    times = [at for at, *_ in list(world.server._console.picture.series)[-8:]]
     return max(1.0, *(later - earlier for earlier, later in itertools.pairwise(times)))
 
 
 def test_a_daemon_that_is_killed_shows_within_three_seconds(world: World, open_page: Open) -> None:
     page = open_page("viewer", "map")
     page.wait_for_selector(".tile")
-    period_s = look_period_s(world)
     with DaemonProcess(EDGE.format(domain=DOMAIN).replace('"edge"', '"victim"')) as victim:
         page.wait_for_selector("[data-node=victim][data-state=up]")
         victim._process.kill()
         killed = time.monotonic()
         page.wait_for_selector("[data-node=victim].bad")
-        # A look takes a second; on a busy machine it takes longer.
-        assert time.monotonic() - killed <= 3.0 * period_s
+        took_s = time.monotonic() - killed
+    # A look takes a second; on a busy machine it takes longer.
+    assert took_s <= 3.0 * look_period_s(world)
     page.wait_for_selector(".badge")
 
 

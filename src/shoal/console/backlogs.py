@@ -14,6 +14,10 @@ from shoal.console.state import Row
 
 #: The time at which an oldest message was stored is the same if it moves by less.
 _SAME_S = 3.0
+#: How long rows of a store that does not answer stay in view.
+KEPT_S = 120.0
+#: Stores that are shown; any member can claim to be one.
+STORES_MAX = 1000
 #: What a queue may be told, as the store says it.
 _OPTIONS = (
     "dead_letter",
@@ -38,6 +42,8 @@ class Backlogs:
         self._since: dict[str, float] = {}
         self._rates = Rates()
         self._node_rates = Rates()
+        #: When each store listed its queues last.
+        self._listed_s: dict[str, float] = {}
         #: How many messages came into each queue in a second, where a history tells.
         self._arrivals: dict[str, float | None] = {}
         self._arrival_rates = Rates()
@@ -56,6 +62,8 @@ class Backlogs:
         self._node_rates.turn()
         known = {*told, *(look.stores or ()), *self._stores}
         for name in known:
+            if name not in self._stores and len(self._stores) >= STORES_MAX:
+                continue
             if name in told:
                 self._stores[name] = self._store(look, name, *told[name])
             elif look.stores is not None and name in look.stores:
@@ -96,8 +104,24 @@ class Backlogs:
             for each in mappings(status.get("subscriptions")):
                 key = f"{name}/{text(each.get('key'))}"
                 subscriptions[key] = self._subscription(look, key, name, each)
+            self._listed_s[name] = look.at_s
+        self._keep_silent(look.at_s, stores, self._queues, queues)
+        self._keep_silent(look.at_s, stores, self._subscriptions, subscriptions)
         self._queues, self._subscriptions, self._told = queues, subscriptions, told
         self._since = {key: at for key, at in self._since.items() if key in queues or key in subscriptions}
+
+    def _keep_silent(
+        self,
+        at_s: float,
+        stores: Mapping[str, Mapping[str, Any]],
+        before: Mapping[str, dict[str, Any]],
+        rows: dict[str, dict[str, Any]],
+    ) -> None:
+        """Rows of a store that does not answer stay for a while: it may be busy, or start again."""
+        for key, row in before.items():
+            name = row["store"]
+            if name not in stores and at_s - self._listed_s.get(name, at_s - KEPT_S) < KEPT_S:
+                rows.setdefault(key, row)
 
     def _queue(self, look: Look, key: str, store: str, told: Mapping[str, Any]) -> dict[str, Any]:
         name, messages = text(told.get("queue")), count(told.get("messages"))

@@ -153,6 +153,16 @@ def test_a_store_that_nobody_hears_of_any_more_is_silent() -> None:
     assert picture.state.rows("alarms")["store:s"]["active"]
 
 
+def test_queues_of_a_store_that_does_not_answer_stay_in_view_for_a_while() -> None:
+    picture = Picture("run", "d")
+    picture.update(look(0.0, stores={"s": {"queues": [queue("q", 3)]}, "t": {"queues": [queue("r", 1)]}}))
+    picture.update(look(60.0, stores={"t": {"queues": []}}))
+    assert list(picture.state.rows("queues")) == ["s/q"]
+    assert picture.state.rows("stores")["s"]["state"] == "silent"
+    picture.update(look(121.0, stores={"t": {"queues": []}}))
+    assert not picture.state.rows("queues")
+
+
 def test_a_store_of_its_own_stays_open_between_two_lists() -> None:
     picture = Picture("run", "d")
     for at, stores in ((0.0, {"s": {"queues": []}}), (1.0, None), (2.0, None), (3.0, {"s": {"queues": []}})):

@@ -42,7 +42,8 @@ def test_over_tls_the_cookie_is_for_this_host_alone_and_tokens_of_other_domains_
     context = ssl.create_default_context(cafile=cert)
     with ConsoleServer(config, source=Still(), domain="plant") as server:
         assert server.login_url is None
-        with httpx.Client(base_url=server.url, verify=context, headers={"Origin": server.url}) as client:
+        with httpx.Client(base_url=server.url, verify=context, timeout=30.0) as client:
+            client.headers["Origin"] = server.url
             refused = client.post("/api/v1/session", json={"token": elsewhere.text})
             assert refused.status_code == 401
             answer = client.post("/api/v1/session", json={"token": here.text})
@@ -62,7 +63,7 @@ def test_without_a_token_file_there_is_a_token_for_one_run(tmp_path: Path) -> No
     config = ConsoleConfig(listen="127.0.0.1:0", data=tmp_path)
     with ConsoleServer(config, source=Still(), domain="plant") as server:
         assert server.login_url == f"{server.url}/#token={server.token}"
-        with httpx.Client(base_url=server.url) as client:
+        with httpx.Client(base_url=server.url, timeout=30.0) as client:
             headers = {"Authorization": f"Bearer {server.token}"}
             assert client.get("/api/v1/session", headers=headers).json()["role"] == "admin"
             assert client.get("/api/v1/tokens", headers=headers).status_code == 404
