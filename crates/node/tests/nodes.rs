@@ -182,6 +182,29 @@ fn a_publisher_that_leaves_says_how_far_it_came() {
 }
 
 #[test]
+fn what_a_filter_left_out_is_not_lost_when_its_publisher_leaves() {
+    for selector in ["JMSPriority > 8", "JMSPriority < 9"] {
+        let mut wire = Wire::new(1);
+        wire.run(5 * SECOND);
+        wire.add(&config(2));
+        let all = Interest::topics(TopicPattern::new("a").unwrap());
+        let reader =
+            wire.subscribe_to(1, Interest { selector: Some(Selector::parse(selector).unwrap()), ..all });
+        wire.run(3 * SECOND);
+        (0..20).for_each(|_| _ = wire.publish(0, "a", b"x"));
+        wire.run(SECOND);
+        wire.nodes[0].hub().stop_publishing();
+        wire.run(SECOND);
+        let now = wire.now;
+        wire.nodes[0].leave(now);
+        wire.run(10 * SECOND);
+        assert_eq!(read(&reader).len(), if selector.contains('<') { 20 } else { 0 });
+        let is_lost = wire.events.iter().any(|(_, event)| matches!(event, HubEvent::Lost(_)));
+        assert!(!is_lost, "{selector}: {:?}", wire.events);
+    }
+}
+
+#[test]
 fn messages_arrive_once_and_in_order_though_the_wire_loses_a_tenth() {
     let mut wire = Wire::new(3);
     let readers = [1, 2].map(|place| wire.subscribe(place, "a"));

@@ -251,7 +251,14 @@ impl Port {
     }
 
     /// Something became known of a source beside its bytes. Calls `told` with what follows from it.
-    pub fn note_source(&mut self, now: Time, id: SourceId, news: SourceNews, told: impl FnMut(Told)) {
+    pub fn note_source(&mut self, now: Time, id: SourceId, news: SourceNews, mut told: impl FnMut(Told)) {
+        if let SourceNews::Ends(last) = news
+            && let Some(bytes) = self.inbox.ending(id, last)
+        {
+            // What waits for a mark is numbered by the end.
+            self.feed(now, id, Chunk { bytes: &bytes, fresh: false }, &mut told);
+            self.hand_over(now);
+        }
         if !self.hub.is_router() {
             return self.inbox.note(now, id, news, &[], told);
         }

@@ -1,6 +1,7 @@
 //! What becomes known of a source beside its bytes.
 
 use shoal_norm::Time;
+use shoal_wire::{Mark, frame};
 
 use super::super::chain::LinkId;
 use super::super::notes::Hold;
@@ -92,6 +93,18 @@ impl Inbox {
             // What was told as lost now, nobody tells again.
             self.place.origins().progress(now, own, holder, notes.awaited().max(notes.floor));
         }
+    }
+
+    /// What a stream says that ends after this number: in order with its messages, whether or not the mark before them is here.
+    pub fn ending(&self, id: SourceId, last: u64) -> Option<Vec<u8>> {
+        let stream = self.streams.get(id)?.as_ref().filter(|stream| stream.unnumbered.len() > 0)?;
+        let (mut record, mut bytes) = (Vec::new(), Vec::new());
+        let (source, chain, number, version) = (None, stream.own.1, last.checked_add(1)?, stream.version);
+        let (timestamp_us, clock_us, earlier_us, answered) = (0, 0, 0, None);
+        Mark { source, chain, number, timestamp_us, clock_us, version, earlier_us, answered }
+            .write(&mut record);
+        frame::write(&record, &mut bytes);
+        Some(bytes)
     }
 
     /// A source did not count on us before this number of its own. Of what it passes on it does not say for which numbers that was.
