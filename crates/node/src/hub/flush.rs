@@ -588,4 +588,5 @@ impl Flushes {
 }
 
 #[cfg(test)]
+#[path = "flush/tests.rs"]
 mod tests;

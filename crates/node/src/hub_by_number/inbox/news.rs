@@ -1,0 +1,54 @@
+//! What becomes known of a source beside its bytes.
+
+use shoal_norm::Time;
+use shoal_wire::{Mark, frame};
+
+use super::{Inbox, SourceId};
+
+/// What a link learns of a source beside its bytes.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum SourceNews {
+    /// The first message that counts has this number.
+    Begins(u64),
+    /// From the first number up to the end, which is not among them, its sender did not count on us: what it did not
+    /// send may have been for us.
+    NotCounted(u64, u64),
+    /// Nothing comes after this number.
+    Ends(u64),
+}
+
+impl Inbox {
+    /// What becomes known of a source beside its bytes, which were read.
+    pub fn note(&mut self, now: Time, id: SourceId, news: SourceNews) {
+        let Some(Some(stream)) = self.streams.get_mut(id) else { return };
+        let own = stream.own;
+        if own.0 == 0 {
+            return;
+        }
+        match news {
+            SourceNews::Begins(number) => {
+                // Its sender counts us as a member from there on. Of a chain that is known it may have skipped something before.
+                if number > 0 && self.place.accept().begin(now, own, number) {
+                    stream.own_notes().trust = Some(0);
+                }
+            }
+            SourceNews::NotCounted(first, _) => {
+                self.place.accept().begin(now, own, first.max(1));
+                stream.distrust();
+            }
+            SourceNews::Ends(last) => self.place.accept().end(now, own, last),
+        }
+    }
+
+    /// What a stream says that ends after this number: in order with its messages, whether or not the mark before them is here.
+    pub fn ending(&self, id: SourceId, last: u64) -> Option<Vec<u8>> {
+        let stream = self.streams.get(id)?.as_ref()?;
+        let (mut record, mut bytes) = (Vec::new(), Vec::new());
+        let (source, chain, number, version) = (None, stream.own.1, last.checked_add(1)?, stream.version);
+        let (timestamp_us, clock_us, earlier_us, answered) = (0, 0, 0, None);
+        Mark { source, chain, number, timestamp_us, clock_us, version, earlier_us, answered }
+            .write(&mut record);
+        frame::write(&record, &mut bytes);
+        Some(bytes)
+    }
+}
