@@ -114,6 +114,11 @@ class Grants:
         return bool(self._returning)
 
     @property
+    def holders(self) -> Iterable[int]:
+        """Who holds messages for consumers of the store's last life, as the backlog knows them."""
+        return self._returning.values()
+
+    @property
     def held(self) -> int:
         """How many messages are kept for consumers of the store's last life."""
         return sum(self._backlog.has(holder, ALL) for holder in self._returning.values())

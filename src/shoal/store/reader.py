@@ -274,7 +274,7 @@ class Reader:
         backlog.take_these(number, finished, wall_us)
         # Behind the window, a message of a group that another consumer has can be taken by that one alone.
         ahead = _within(finished, backlog.scanned, end)
-        for other in self.consumers if ahead else ():
+        for other in (*self.consumers, *self.grants.holders) if ahead else ():
             backlog.take_these(other, ahead, wall_us)
         self.journal(core, backlog.finish([at for first, last in finished for at in range(first, last + 1)]))
         backlog.take_these(number, handed, wall_us)

@@ -273,6 +273,19 @@ def test_what_a_client_finished_is_done_though_another_has_its_group_and_it_is_b
     assert b"5" not in desk.client("c").consume("q").bodies()
 
 
+def test_what_a_client_finished_is_done_though_its_group_is_kept_for_a_consumer_that_is_not_back() -> None:
+    desk = Desk(queue_window=2, return_s=3.0)
+    client = desk.client("a")
+    for number in range(6):
+        client.put("q", b"%d" % number, group="g")
+    assert client.consume("q", messages=1).bodies() == [b"0"]
+    former = {**origin(desk.client("b").consume("q", messages=0)), "finished": [5, 5]}
+    desk.crash()
+    tap = desk.client("b2", lease_s=100).consume("q", former=former)
+    desk.wait(4)
+    assert tap.bodies() == [b"0", b"1", b"2", b"3", b"4"]
+
+
 @pytest.mark.parametrize("other", [{"incarnation": "ff" * 16}, {"store": "00"}, {"store": None}])
 def test_a_report_of_another_store_or_incarnation_finishes_nothing(desk: Desk, other: dict[str, Any]) -> None:
     client, tap = filled(desk)
