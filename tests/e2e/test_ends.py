@@ -102,7 +102,7 @@ bus.close(0.5)
         publisher.answer()
         frozen.freeze()
         publisher.tell("go")
-        publisher.finish(says=rf"SHOAL-2107 Member {node} stopped reading")
+        publisher.finish(says=rf"SHOAL-2107 Member {node} \(host \S+, process \d+\) stopped reading")
         assert publisher.errors.count("SHOAL-2107") == 1
     finally:
         publisher.kill()
