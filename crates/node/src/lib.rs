@@ -7,12 +7,6 @@
 //! - [`Node`] is a hub with its NORM link, all in one, for simulations;
 //! - [`Membership`] is how the nodes of a group find each other.
 
-#[cfg(not(feature = "by-number"))]
-pub mod hub;
-// Methods of shared parts that this hub replaced.
-#[cfg(feature = "by-number")]
-#[allow(dead_code)]
-#[path = "hub_by_number/mod.rs"]
 pub mod hub;
 pub mod inproc;
 pub mod norm;

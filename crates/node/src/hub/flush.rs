@@ -588,5 +588,4 @@ impl Flushes {
 }
 
 #[cfg(test)]
-#[path = "flush/tests.rs"]
 mod tests;

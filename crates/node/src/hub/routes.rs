@@ -126,12 +126,6 @@ impl Routes {
         self.links.get(&link)?.members.keys().next().copied()
     }
 
-    /// Whether a node is behind a link.
-    #[cfg(feature = "by-number")]
-    pub fn has_member(&self, link: LinkId, node: NodeId) -> bool {
-        self.links.get(&link).is_some_and(|joined| joined.members.contains_key(&node))
-    }
-
     /// The members that subscribe to a topic, whatever they filter.
     pub fn interested(&mut self, topic: &[u8]) -> Vec<NodeId> {
         let Routes { switch, targets, .. } = self;

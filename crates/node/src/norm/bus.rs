@@ -393,11 +393,6 @@ impl NormBus {
                     let segments = self.losses.settle(now, stream);
                     self.tell_lost(stream, source, (first, last), segments);
                 }
-                // What is missing is asked for, or reported later.
-                #[cfg(feature = "by-number")]
-                Told::Asked => _ = self.losses.settle(now, stream),
-                #[cfg(feature = "by-number")]
-                Told::LostBehind(..) => {}
             }
         }
         self.told = told;
@@ -574,8 +569,6 @@ impl Application for NormBus {
         self.handle_records(now, session);
         self.membership.handle_timeout(now, |node, instance| session.last_heard(node, instance));
         self.handle_members(now, session);
-        #[cfg(feature = "by-number")]
-        self.port.answer_replays(now);
         let port = &self.port;
         let announcement = |announcer, since, missing: &[u64]| port.announcement(announcer, since, missing);
         while let Some(record) = self.membership.poll_record(announcement) {

@@ -237,8 +237,6 @@ impl Session {
     /// Gives the hub what it had no room for.
     pub fn move_held(&mut self, now: Time) -> Result<(), String> {
         self.port.settle(now);
-        #[cfg(feature = "by-number")]
-        self.port.answer_replays(now);
         let Session { told, port, .. } = self;
         let (aside_at, is_broken) = port.read_aside(now, |_, news| told.push(news));
         self.aside_at = aside_at;
