@@ -32,6 +32,9 @@ const WAITING_MAX: usize = 1_000_000;
 /// live that expires, messages, bytes, and what is granted, as runs.
 type Batch<'py> = (u64, Bound<'py, PyBytes>, Vec<(u64, u32)>, Vec<(u64, u64)>, usize, usize, Vec<(u64, u64)>);
 
+/// The first offset, rows, where to go on, and the next lower priority.
+type BrowsedTuple<'py> = (u64, Bound<'py, PyBytes>, Option<u64>, Option<u8>);
+
 /// Runs of offsets, both ends included, and where to go on.
 type ShownTuple = (Vec<(u64, u64)>, Option<u64>);
 
@@ -503,7 +506,7 @@ impl Backlog {
         messages_max: u32,
         bytes_max: usize,
         priority: u8,
-    ) -> PyResult<(u64, Bound<'py, PyBytes>, Option<u64>, Option<u8>)> {
+    ) -> PyResult<BrowsedTuple<'py>> {
         let selector = selector.map(|selector| selector.get().inner().clone());
         let browsed = detached(py, || {
             let reading = &*self.lock();
