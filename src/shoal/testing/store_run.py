@@ -168,9 +168,9 @@ class StoreRun:
             for waiting in self.inbound.values():
                 for _ in range(self.random.randint(0, len(waiting))):
                     request = waiting.popleft()
-                    session = self.machine._sessions.get(request["session"])
+                    known = self.machine._sessions.get(request["session"])
                     # Behind a request that was lost the store hears nothing more of a session.
-                    if session is not None and request.get("seq", 1) <= session.asked + 1:
+                    if known is not None and request.get("seq", 1) <= known.asked + 1:
                         requests.append(request)
                     self.machine.handle(self.now, request)
             if self.machine.append(self.now):
