@@ -125,6 +125,7 @@ class _Path:
             self._take,
             lambda: sum(builder.waiting_bytes for builder in self._builders),
             stored=self.last,
+            strict=True,
             publish=self._publish_stored,
             key=key,
         )

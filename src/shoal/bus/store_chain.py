@@ -12,6 +12,10 @@ A row is *live* if it was published for live subscribers when it was added. Othe
 stored; until then, callers that wait for them wait on.
 
 A *patient* chain, an outbox's, gives nothing up that may be taken later: it tries again.
+
+A *strict* chain stores nothing behind a row that is refused: its rows have numbers of a client, which may
+not hear of the refusal, and repeats them. If a later row were stored, the store would take the repeated one
+for stored.
 """
 
 import heapq
@@ -24,7 +28,7 @@ from typing import Any, NamedTuple
 from shoal._core import check_rows, split_rows
 from shoal.bus.store_credit import Publish, StoredRows
 from shoal.bus.store_errors import error_of
-from shoal.errors import ShoalError, StoreError
+from shoal.errors import ShoalError, StoreError, StoreRefusedError
 
 #: Requests ahead of the store's word; what is added meanwhile goes together in the next one.
 IN_FLIGHT_MAX = 4
@@ -109,6 +113,7 @@ class Chain:
         *,
         stored: int = 0,
         patient: bool = False,
+        strict: bool = False,
         on_stored: Callable[[int], None] = lambda through: None,
         publish: Publish | None = None,
         key: str | None = None,
@@ -117,6 +122,9 @@ class Chain:
         #: What only its publisher knows, if that is not the session's.
         self._key = key
         self._take, self._size, self.patient, self._on_stored = take, size, patient, on_stored
+        self._strict = strict
+        #: Why a strict chain stores nothing more.
+        self._stopped: StoreError | None = None
         #: Every row up to this number is stored, or was given up. Others may read it at any time.
         self.stored = stored
         #: The same, where some of the rows are not live yet.
@@ -172,6 +180,9 @@ class Chain:
 
     def wait(self, number: int, done: Done, *, own: bool = True) -> None:
         """Call `done` when everything up to a number is stored; if the row is `own`, with why it is not."""
+        if self._stopped is not None and number > self.stored:
+            done(self._stopped)
+            return
         refused = self._refused.pop(number, None) if own else None
         if refused is None and number > self.stored:
             heapq.heappush(self._waiting, (number, next(self._order), done, own))
@@ -315,7 +326,8 @@ class Chain:
 
     def poll_send(self) -> dict[str, Any] | None:
         """The next request, if one is to be sent now."""
-        if self._holes_due or self._retry_at is not None or len(self._flying) >= IN_FLIGHT_MAX:
+        is_held = self._stopped is not None or self._retry_at is not None
+        if is_held or self._holes_due or len(self._flying) >= IN_FLIGHT_MAX:
             return None
         while self._unsent and (error := self._unsent[0].error) is not None:
             if self._flying:
@@ -386,6 +398,20 @@ class Chain:
         for _, _, done, _ in its:
             done(error)
         self._go_live()
+        if self._strict:
+            self._stop(StoreRefusedError(f"message {number} before it was refused: {error}"))
+
+    def _stop(self, error: StoreError) -> None:
+        """Store nothing more. Rows that are stored go live all the same."""
+        self._stopped = error
+        for batches in (self._flying, self._unsent):
+            while batches:
+                self._drop(batches)
+        behind = [entry for entry in self._waiting if entry[0] > self._mark]
+        self._waiting = [entry for entry in self._waiting if entry[0] <= self._mark]
+        heapq.heapify(self._waiting)
+        for _, _, done, _ in behind:
+            done(error)
 
     def _destination_of(self, batch: Batch) -> str:
         try:

@@ -290,6 +290,27 @@ def test_a_refused_request_of_many_is_tried_one_by_one_and_only_the_refused_fail
     assert chain.is_idle
 
 
+def test_behind_a_refused_row_a_strict_chain_stores_nothing() -> None:
+    talk, answers = session(), Answers()
+    builder, chain = chain_of(talk, strict=True)
+    greet(talk)
+    sent = []
+    for number in (1, 2):
+        builder.add("a", b"%d" % number)
+        chain.wait(number, lambda error: answers(None, error))
+        sent += said(talk)
+    builder.add("a", b"3")
+    assert [numbers_in(request) for request in sent] == [[1], [2]]
+    talk.handle(0.0, refusal(sent[0], "BACKLOG", 0))
+    assert [type(answer) for answer in answers] == [BacklogError, StoreRefusedError]
+    talk.handle(0.0, refusal(sent[1], "HOLE", 0))
+    assert said(talk) == [], "row 2 was on its way, row 3 was not: neither is sent"
+    chain.wait(3, lambda error: answers(None, error))
+    assert "message 1 before it was refused" in str(answers[2])
+    greet(talk, run="r2")
+    assert said(talk) == []
+
+
 def test_a_row_that_the_store_cannot_read_fails_and_those_behind_it_are_stored() -> None:
     talk, answers = session(), Answers()
     builder, chain = chain_of(talk)
