@@ -153,8 +153,7 @@ def sync(connection: Connection, timeout_s: float | None) -> Operation[None]:
     """Wait until every router knows what was subscribed to before."""
     connection.check_open()
     deadline = _deadline(timeout_s)
-    met_by = time.monotonic() + _MEET_S
-    while not _has_met(connection) and time.monotonic() < met_by and not _is_over(deadline):
+    while not _has_met(connection) and not _is_over(deadline):
         connection.check_open()
         yield time.monotonic() + _MEET_CHECK_S
     number = connection.node.begin_sync()
@@ -177,10 +176,16 @@ def sync(connection: Connection, timeout_s: float | None) -> Operation[None]:
 
 
 def _has_met(connection: Connection) -> bool:
-    """Whether the other end of each link of a single program has said who it is: a router is asked then."""
+    """Whether the other end of a new link of a single program has said who it is: it is asked then."""
     node = connection.node
-    own = [links for publisher, _, links in node.network() if publisher == node.publisher]
-    return all(is_shared or neighbours for links in own for is_shared, neighbours in links)
+    is_old = time.monotonic() - connection.linked_at >= _MEET_S
+    if is_old or connection.config.scheme in ("norm", "udp", "inproc") or not node.members:
+        return True
+    number = node.begin_sync()
+    try:
+        return bool(node.flush_awaited(number))
+    finally:
+        node.end_flush(number)
 
 
 def next_event(connection: Connection, timeout_s: float | None) -> Operation[events.Event | None]:

@@ -28,13 +28,8 @@ class PlainNode:
         self.losers = dict(enumerate(losers))
         self.open = []
 
-    publisher = 1
-
     def stop(self):
         pass
-
-    def network(self):
-        return [(1, False, [(False, [2]), (True, [])])]
 
     def backlog(self):
         return self.lacks
@@ -68,7 +63,9 @@ class PlainNode:
 def connected(node):
     return cast(
         "Connection",
-        SimpleNamespace(node=node, check_open=lambda: None, storing=lambda: "", unreached=lambda: ""),
+        SimpleNamespace(
+            node=node, check_open=lambda: None, storing=lambda: "", unreached=lambda: "", linked_at=0.0
+        ),
     )
 
 
