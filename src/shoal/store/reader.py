@@ -419,9 +419,7 @@ class Reader:
         more = self.backlog.look_ahead(now_us, SCAN_ROWS) or more
         was_low = self.backlog.is_low
         used, turn = 0, self._turn_of
-        for at in range(len(hungry)):
-            # Another one is the first each time that something was given.
-            consumer = hungry[(at + turn) % len(hungry)]
+        for at, consumer in enumerate(self._in_turn(hungry)):
             ready = self.backlog.counts[0]
             share = -(-ready // (len(hungry) - at))
             used += self._give(core, consumer, share, min(BATCH_BYTES_MAX, budget - used))
@@ -455,11 +453,15 @@ class Reader:
         self.grants.foresee(core, turns)
         return True
 
+    def _in_turn(self, hungry: list[Consumer]) -> list[Consumer]:
+        """Another one is the first each time that something was given."""
+        first = self._turn_of % len(hungry)
+        return hungry[first:] + hungry[:first]
+
     def _shares(self, hungry: list[Consumer], first: int, end: int) -> list[tuple[int, int, Consumer]]:
         """Who will be given which of these rows, if all are alike: as `dispatch` does it."""
         turns = []
-        for at in range(len(hungry)):
-            consumer = hungry[(at + self._turn_of + 1) % len(hungry)]
+        for at, consumer in enumerate(self._in_turn(hungry)):
             count = min(consumer.room, -(-(end - first) // (len(hungry) - at)))
             if count:
                 turns.append((first, first + count, consumer))

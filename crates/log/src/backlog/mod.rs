@@ -24,6 +24,8 @@ pub use facts::{Facts, GROUP_BUCKETS};
 
 /// Messages of a higher priority than this are looked for behind the window, too.
 pub const USUAL_PRIORITY_MAX: u8 = 4;
+/// Numbers from here on are no consumers: they hold messages for reservations, commits and consumers that may come back.
+const HOLDERS_FROM: u64 = 1 << 60;
 /// While what is done behind the window comes in more runs than this, nothing is looked for there.
 const RUNS_AHEAD_MAX: usize = 65_536;
 /// Orders whose last delivery time is over are forgotten when there are more than this and than messages that wait.
@@ -226,7 +228,8 @@ impl Backlog {
     pub fn shows(&self, offset: u64, now_us: u64, with_prefetched: bool) -> bool {
         match self.live.get(&offset) {
             Some(entry) => {
-                let is_prefetched = matches!(entry.stage, Stage::Taken(_)) && !entry.handed && !entry.seized;
+                let is_consumers = matches!(entry.stage, Stage::Taken(holder) if holder < HOLDERS_FROM);
+                let is_prefetched = is_consumers && !entry.handed && !entry.seized;
                 (entry.stage == Stage::Ready || with_prefetched && is_prefetched) && entry.expires_us > now_us
             }
             None => offset >= self.scanned && self.skip.run_of(offset).is_none(),
