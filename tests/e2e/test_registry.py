@@ -189,20 +189,20 @@ class Flow:
                 self._published += 1
             time.sleep(0.02)
 
-    def check(self) -> None:
-        """Everything came, once and in order."""
-        while len(self.got) < self._published:
-            message = self._messages.receive(PATIENCE_S)
-            if message is None:
-                events = self._reader.events(timeout_s=0)
-                told = [event for event in events if isinstance(event, MessagesLost | Roamed)]
-                pytest.fail(f"{len(self.got)} of {self._published} came; {told}")
+    def check(self) -> list[Roamed]:
+        """Everything came once and in order, or was reported as lost: where the reader roamed meanwhile."""
+        self._writer.publish("flow/end", -1)
+        while (message := self._messages.receive(PATIENCE_S)) is not None and message.body >= 0:
             self.got.append(message.body)
-        assert self.got == list(range(self._published))
+        events = list(self._reader.events(timeout_s=0))
+        lost = sum(each.last - each.first + 1 for each in events if isinstance(each, MessagesLost))
+        assert self.got == sorted(set(self.got))
+        assert self._published - len(self.got) <= lost, f"{len(self.got)} of {self._published}: {events}"
+        return [event for event in events if isinstance(event, Roamed)]
 
 
 @pytest.mark.parametrize("how", ["drain", "SIGTERM"])
-def test_a_daemon_that_leaves_sends_its_programs_elsewhere_and_nothing_is_lost(
+def test_a_daemon_that_leaves_sends_its_programs_elsewhere_and_loses_nothing_silently(
     network: Network, how: str
 ) -> None:
     for number in range(3):
@@ -229,9 +229,8 @@ def test_a_daemon_that_leaves_sends_its_programs_elsewhere_and_nothing_is_lost(
             process = network.processes["d0"]
             flow.publish_until(lambda: process.poll() is not None, "it ends")
             assert process.returncode == 0
-        flow.check()
-        for one in (reader, writer):
-            told = [event for event in one.events(timeout_s=0) if isinstance(event, Roamed)]
+        roamed = [event for event in writer.events(timeout_s=0) if isinstance(event, Roamed)]
+        for told in (flow.check(), roamed):
             assert [(event.link, event.why) for event in told] == [
                 (url.partition("?")[0], "the daemon sent this program elsewhere")
             ]

@@ -46,7 +46,9 @@ class Doorbell:
         self._next = 1
         self._calls = 0
         attach(self._bell)
-        watch = self._watch = _watch(self.loop, self._bell, weakref.ref(self))
+        watch = _watch(self.loop, self._bell, weakref.ref(self))
+        #: `None` once it is closed: it holds the bell's descriptor.
+        self._watch: _Reader | _Waiter | None = watch
         self._finalizer = weakref.finalize(self, watch.end)
         self._finalizer.atexit = False
 
@@ -70,7 +72,8 @@ class Doorbell:
     def answer(self) -> None:
         """Wake the tasks that wait for what happened."""
         taken = () if self._bell is None else self._bell.take()
-        self._watch.go_on()
+        if self._watch is not None:
+            self._watch.go_on()
         for source in taken:
             if source == 0:
                 self._on_change()
@@ -115,7 +118,7 @@ class Doorbell:
     def close(self) -> None:
         """Give the descriptor back."""
         self._finalizer()
-        self._bell = None
+        self._bell = self._watch = None
         for waiting in self._changed:
             _wake(waiting)
         for arrived in self._arrived.values():

@@ -205,7 +205,7 @@ class Daemon:
         from shoal.daemon.guard import Guard
 
         keeper = self.bus._connection.keeper()
-        return Guard(f"{self.bus.publisher:016x}", config.connection.connections_max, keeper.accepted)
+        return Guard(f"{self.bus.publisher:016x}", config.connection.connections_max, keeper.joined)
 
     def _record(self, address: str) -> Record:
         """What it tells registries; `address` is this machine's on the way there."""

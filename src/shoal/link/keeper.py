@@ -272,6 +272,10 @@ class Keeper:
         """Connections that others made, those that only said hello included."""
         return self._listeners.connections()
 
+    def joined(self) -> int:
+        """The same, and the links that this node made: together they are bounded by `connections_max`."""
+        return self.accepted() + sum(each.role == "connect" for each in self.states())
+
     @property
     def has_stopped(self) -> bool:
         """Whether nothing is connected any more."""
