@@ -1,11 +1,13 @@
 """Daemons that know a registry's address and nothing else, and programs that ask it for a daemon."""
 
 import contextlib
+import json
 import re
 import signal
 import subprocess
 import sys
 import time
+import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -13,6 +15,9 @@ import pytest
 
 import shoal
 from shoal.bus.events import LinkDown, LinkUp, MessagesLost, Roamed
+from shoal.cli.token import new
+from shoal.config.tokens import read_token
+from shoal.errors import LinkError
 from shoal.link.registry_client import RegistryClient
 
 PATIENCE_S = 30.0
@@ -50,11 +55,11 @@ class Network:
         self.url, self.port = found[0], int(found[1])
         self.client = RegistryClient(self.url, DOMAIN)
 
-    def start_daemon(self, name: str, connections_max: int = 1000) -> None:
+    def start_daemon(self, name: str, connections_max: int = 1000, more: str = "") -> None:
         file = self._folder / f"{name}.toml"
         file.write_text(
             f"name = '{name}'\ndomain = '{DOMAIN}'\n[link.wan]\nlisten = 'tcp://127.0.0.1:0'\n"
-            f"[registry]\nurls = ['{self.url}']\n[connection]\nconnections_max = {connections_max}\n"
+            f"[registry]\nurls = ['{self.url}']\n[connection]\nconnections_max = {connections_max}\n{more}"
         )
         self._start(name, "daemon", str(file))
 
@@ -124,6 +129,45 @@ def program(url: str) -> Iterator[shoal.Bus]:
 def daemon_of(bus: shoal.Bus) -> str:
     """The address of the daemon that a program uses; empty while there is none."""
     return next((link.address for link in bus.links if link.role == "connect" and link.state == "up"), "")
+
+
+def test_a_daemon_serves_the_registry_that_it_registers_with(network: Network) -> None:
+    network.kill("registry")
+    served = f"[roles]\nregistry = true\n[registry.server]\nlisten = '127.0.0.1:{network.port}'\n"
+    network.start_daemon("first", more=served)
+    network.start_daemon("second")
+
+    def roles() -> dict[str, tuple[str, ...]]:
+        with contextlib.suppress(LinkError):
+            listing = network.client.listing()
+            return {} if listing is None else {record.name: record.roles for record in listing.records}
+        return {}
+
+    until(lambda: len(roles()) == 2, "both daemons are registered")
+    assert [name for name, found in roles().items() if "registry" in found] == ["first"]
+    with program(f"locate://127.0.0.1:{network.port}/{DOMAIN}") as bus:
+        until(lambda: connected(bus) == 2, "the daemons are one network")
+
+
+def test_a_console_beside_a_registry_shows_daemons_that_it_found(network: Network, tmp_path: Path) -> None:
+    new("eye", tmp_path / "tokens", tmp_path / "eye.token", "viewer")
+    network.start_daemon("plain")
+    shown = "[roles]\nconsole = true\n[console]\nlisten = '127.0.0.1:0'\ntokens = 'tokens'\ndata = '.'\n"
+    network.start_daemon("shown", more=shown)
+    log = next(tmp_path.glob("shown-*.log"))
+    until(lambda: "console is ready at" in log.read_text(), "the console is ready")
+    found = re.search(r"console is ready at (http://[^\s]+[0-9])", log.read_text())
+    assert found is not None
+    asked = urllib.request.Request(
+        f"{found[1]}/api/v1/state?tables=nodes",
+        headers={"Authorization": f"Bearer {read_token(tmp_path / 'eye.token').text}"},
+    )
+
+    def names() -> set[str]:
+        with urllib.request.urlopen(asked, timeout=PATIENCE_S) as answer:
+            return {row.get("name", "") for row in json.load(answer)["tables"]["nodes"]["set"].values()}
+
+    until(lambda: {"plain", "shown"} <= names(), "the console shows both daemons")
 
 
 def test_daemons_find_each_other_and_outlive_the_registry(network: Network) -> None:

@@ -9,6 +9,7 @@ import typer
 
 import shoal
 from shoal.cli.connection import Domain, Interface, Url, plain_endings
+from shoal.console import open_console
 from shoal.console.config import PORT, ConsoleConfig, state_directory
 from shoal.errors import ConfigError
 
@@ -77,12 +78,6 @@ def console(
             histories=dict(map(_history, history or ())),
             host_keys=tuple(host_key or ()),
         )
-        try:
-            from shoal.console.service import ConsoleServer
-        except ModuleNotFoundError as error:
-            raise ConfigError(
-                f"{error.name} is not installed, which a console needs: pip install 'shoal[console]'"
-            ) from None
         given = {"domain": domain, "interface": interface}
         options: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
 
@@ -92,7 +87,7 @@ def console(
         ended = threading.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: ended.set())
-        with ConsoleServer(config, connect) as running:
+        with open_console(config, connect) as running:
             where = running.login_url or running.url
             typer.echo(f"shoal console: ready at {where}", err=True)
             ended.wait()

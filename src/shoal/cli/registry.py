@@ -34,6 +34,7 @@ def registry(
 ) -> None:
     """Run a registry: daemons find each other in it, clients the best daemon. Ends with SIGTERM or Ctrl-C."""
     with plain_endings("registry"):
+        from shoal.registry import open_registry
         from shoal.registry.config import RegistryConfig
 
         config = RegistryConfig(
@@ -45,17 +46,9 @@ def registry(
             proxies=tuple(proxy or ()),
             sites=tuple(site or ()),
         )
-        try:
-            from shoal.registry.service import Registry
-        except ModuleNotFoundError as error:
-            from shoal.errors import ConfigError
-
-            raise ConfigError(
-                f"{error.name} is not installed, which a registry needs: pip install 'shoal[registry]'"
-            ) from None
         ended = threading.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: ended.set())
-        with Registry(config) as running:
+        with open_registry(config) as running:
             typer.echo(f"shoal registry: ready at {running.url}; {running.url}/docs describes it", err=True)
             ended.wait()

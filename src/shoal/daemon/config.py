@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from shoal.config import ConnectionConfig, resolve, resolve_listening
 from shoal.config.checks import Checked, unknown_option
 from shoal.config.connection import DEFAULT_DOMAIN
+from shoal.console.config import ConsoleConfig
 from shoal.daemon.host_config import HostConfig
 from shoal.daemon.places import line_of
 from shoal.errors import ConfigError, ShoalError
 from shoal.link.admission import Allowed
 from shoal.link.transport import SCHEMES
 from shoal.monitor.config import HttpConfig
+from shoal.registry.config import RegistryConfig
 from shoal.store import StoreConfig
 from shoal.store import resolve as resolve_store
 
@@ -38,16 +40,16 @@ _KEYS = (
     "log",
     "store",
     "gateway",
+    "console",
     "answer",
     "registry",
     "host",
 )
-_ROLES = ("router", "listener", "store", "gateway", "host")
 #: Options that are paths.
 _PATHS = ("key_file", "tls_ca", "tls_cert", "tls_key", "token_file", "ca")
-#: The same of a gateway, and those that are lists.
-_GATEWAY_PATHS = ("tls_cert", "tls_key", "tokens", "access", "token_file")
-_GATEWAY_LISTS = ("stomp", "origins")
+#: The same of a gateway, a registry and a console, and those that are lists of texts.
+_SERVER_PATHS = ("tls_cert", "tls_key", "tokens", "access", "token_file", "audit", "data")
+_SERVER_LISTS = ("stomp", "origins", "proxies", "sites", "names", "host_keys")
 #: Links of one daemon, at the most.
 LINKS_MAX = 256
 
@@ -68,6 +70,10 @@ class Roles(Checked):
     host: bool = False
     #: Lets STOMP clients take part, as the table `[gateway]` says.
     gateway: bool = False
+    #: Shows the domain to browsers, as the table `[console]` says.
+    console: bool = False
+    #: Serves a directory of daemons, as the table `[registry.server]` says.
+    registry: bool = False
 
     def __post_init__(self) -> None:
         self.check_types()
@@ -149,6 +155,10 @@ class DaemonConfig:
     store: StoreConfig | None = None
     #: The gateway beside it, if it has the role.
     gateway: "GatewayConfig | None" = None
+    #: The console beside it, if it has the role.
+    console: ConsoleConfig | None = None
+    #: The registry beside it, if it has the role.
+    directory: RegistryConfig | None = None
     #: The registries through which it finds other daemons; none finds none.
     registry: RegistryOptions | None = None
     #: The daemons it starts and stops, if it has the role.
@@ -168,6 +178,11 @@ class DaemonConfig:
             for name, link in self.links.items()
             if link.enabled and (self.roles.listener or not link.listens)
         }
+
+    def lan(self) -> ConnectionConfig | None:
+        """The first multicast group that it joins."""
+        links = (link.connection for link in self.open_links().values())
+        return next((each for each in links if each.scheme == "norm" and not each.is_unicast), None)
 
 
 def load(path: Path) -> DaemonConfig:
@@ -225,6 +240,8 @@ def parse(options: Mapping[str, Any], beside: Path) -> DaemonConfig:
         links=links,
         store=_store(options, roles, beside),
         gateway=_gateway(options, roles, beside),
+        console=_console(options, roles, beside),
+        directory=_directory(options, roles, beside),
         registry=_registry(options, beside),
         host=_host(options, roles, beside),
         http=_checked(HttpConfig, "http", _table(options, "http")) if "http" in options else None,
@@ -234,14 +251,26 @@ def parse(options: Mapping[str, Any], beside: Path) -> DaemonConfig:
 
 
 def _registry(options: Mapping[str, Any], beside: Path) -> RegistryOptions | None:
-    if "registry" not in options:
-        return None
     table = _with_paths(_table(options, "registry"), beside)
+    is_server_alone = "server" in table and len(table) == 1
+    table.pop("server", None)
+    if "registry" not in options or is_server_alone:
+        return None
     urls = table.get("urls")
     if not isinstance(urls, list) or not urls:
         wanted = "a list of URLs such as ['https://reg:7480']"
         raise _KeyError("registry.urls", f"registry.urls is {urls!r}, and must be {wanted}")
     return _checked(RegistryOptions, "registry", table | {"urls": tuple(urls)})
+
+
+def _directory(options: Mapping[str, Any], roles: Roles, beside: Path) -> RegistryConfig | None:
+    key = "registry.server"
+    tables = _table(options, "registry")
+    if not roles.registry:
+        if "server" in tables:
+            raise _KeyError(key, f"[{key}] means nothing without the role: add registry = true to [roles]")
+        return None
+    return _checked(RegistryConfig, key, _server_table(tables, "server", key, beside))
 
 
 def _host(options: Mapping[str, Any], roles: Roles, beside: Path) -> HostConfig | None:
@@ -287,9 +316,6 @@ def _checked(kind: type[_Table], key: str, options: Mapping[str, Any]) -> _Table
 
 def _roles(options: Mapping[str, Any]) -> Roles:
     roles = _table(options, "roles")
-    for name in roles:
-        if name not in _ROLES:
-            raise _KeyError(f"roles.{name}", str(unknown_option(name, _ROLES, " in [roles]")))
     return _checked(Roles, "roles", roles)
 
 
@@ -471,14 +497,36 @@ def _gateway(options: Mapping[str, Any], roles: Roles, beside: Path) -> "Gateway
     # A daemon without the role does without its memory.
     from shoal.gateway.config import GatewayConfig
 
-    table = _table(options, "gateway")
-    for name, value in table.items():
-        if name in _GATEWAY_PATHS and isinstance(value, str):
-            table[name] = beside / value
-        elif name in _GATEWAY_LISTS:
+    return _checked(GatewayConfig, "gateway", _server_table(options, "gateway", "gateway", beside))
+
+
+def _console(options: Mapping[str, Any], roles: Roles, beside: Path) -> ConsoleConfig | None:
+    if not roles.console:
+        if "console" in options:
+            raise _KeyError(
+                "console", "[console] means nothing without the role: add console = true to [roles]"
+            )
+        return None
+    table = _server_table(options, "console", "console", beside)
+    if "host_keys" in table:
+        table["host_keys"] = tuple(beside / key for key in table["host_keys"])
+    config = _checked(ConsoleConfig, "console", table)
+    if config.tokens is None:
+        wanted = "a token file that `shoal token new` made: a daemon prints no token for one run"
+        raise _KeyError("console.tokens", f"console.tokens is None, and must be {wanted}")
+    return config
+
+
+def _server_table(options: Mapping[str, Any], name: str, key: str, beside: Path) -> dict[str, Any]:
+    """The table of a server: its paths are relative to the file, and its lists are tuples."""
+    table = _table(options, name)
+    for option, value in table.items():
+        if option in _SERVER_PATHS and isinstance(value, str):
+            table[option] = beside / value
+        elif option in _SERVER_LISTS:
             if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
                 raise _KeyError(
-                    f"gateway.{name}", f"gateway.{name} is {value!r}, and must be a list of texts"
+                    f"{key}.{option}", f"{key}.{option} is {value!r}, and must be a list of texts"
                 )
-            table[name] = tuple(value)
-    return _checked(GatewayConfig, "gateway", table)
+            table[option] = tuple(value)
+    return table

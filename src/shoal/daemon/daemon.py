@@ -6,7 +6,6 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Self
 
 from shoal import _core
@@ -14,22 +13,19 @@ from shoal.bus.events import Event, LinkDown, LinkUp, MessagesLost
 from shoal.bus.sync import Bus
 from shoal.daemon.config import DaemonConfig
 from shoal.daemon.links import Links
+from shoal.daemon.parts import Parts
 from shoal.errors import ConfigError
 from shoal.link.directory import Load, Record
 from shoal.messages import daemon as notices
 from shoal.messages import link as link_notices
-from shoal.monitor.answers import Answers
 from shoal.monitor.backlogs import store_status
 from shoal.monitor.capacity import CapacityLow, CapacityRegained, CapacityWatch
-from shoal.monitor.config import HttpConfig
 from shoal.monitor.process import process_status
 from shoal.system import processor_s
 
 if TYPE_CHECKING:
     from shoal.daemon.guard import Guard
-    from shoal.daemon.host import Host
     from shoal.daemon.registering import Registering
-    from shoal.gateway.server import GatewayThread
     from shoal.monitor.http import HttpEndpoint
     from shoal.store import Store
 
@@ -56,34 +52,20 @@ class Daemon:
         self._began_s = time.monotonic()
         self._reloads = self._lost = 0
         self._closed = False
-        self._store: Store | None = None
-        self._gateway: GatewayThread | None = None
-        self._http: HttpEndpoint | None = None
-        self._answers: Answers | None = None
-        self._registering: Registering | None = None
-        self._host: Host | None = None
+        self._parts = Parts()
         self._cpu = (0.0, self._began_s)
         self._send_away_at = 0.0
         self._capacity = CapacityWatch()
         self.bus = Bus(config.connection)
-        self._guard = self._guard_of(config)
-        self._links = Links(self.bus._connection, self._guard)
+        #: Decides which programs are let in; only a daemon that registers has one.
+        self.guard = self._guard_of(config)
+        self._links = Links(self.bus._connection, self.guard)
         try:
-            self._open(config)
+            self._links.change(config.open_links(), strict=True)
+            self._parts.change(config, self)
         except BaseException:
             self.close(0.0)
             raise
-
-    def _open(self, config: DaemonConfig) -> None:
-        self._links.change(config.open_links(), strict=True)
-        self._store = _store_of(config)
-        self._gateway = self._gateway_of(config)
-        if config.answer:
-            self._answers = Answers(self.bus._connection, self.status)
-        if config.http is not None:
-            self._http = _endpoint(config.http, self.status)
-        self._registering = self._registered(config)
-        self._host = _host_of(self.bus, config)
 
     # --- commands ---
 
@@ -92,112 +74,25 @@ class Daemon:
 
         Raises:
             ConfigError: it changes what only a restart can, and nothing was changed.
-            ShoalError: the endpoint or the store it names cannot be opened; links are changed already.
+            ShoalError: a part that it names cannot be opened; links are changed already.
         """
         with self._lock:
-            before = self.config
-            if config.connection != before.connection:
+            if config.connection != self.config.connection:
                 raise ConfigError(
                     "domain, the role router or [connection] changed, which needs a restart: "
                     "nothing was changed"
                 )
-            if config.registry is not None and self._guard is None:
+            if config.registry is not None and self.guard is None:
                 raise ConfigError(
                     "[registry] was added, which needs a restart: listeners opened without it answer no "
                     "registry; nothing was changed"
                 )
             done = self._links.reload_keys()
             done += self._links.change(config.open_links(), strict=False)
-            self.config = dataclasses.replace(
-                config,
-                http=before.http,
-                store=before.store,
-                gateway=before.gateway,
-                registry=before.registry,
-                host=before.host,
-            )
-            done += self._reload_answers(config)
-            done += self._reload_http(config)
-            done += self._reload_store(config)
-            done += self._reload_gateway(config)
-            done += self._reload_registry(config)
-            done += self._reload_host(config)
+            self.config = config
+            done += self._parts.change(config, self)
             self._reloads += 1
             return done
-
-    def _reload_answers(self, config: DaemonConfig) -> list[str]:
-        if config.answer == (self._answers is not None):
-            return []
-        if self._answers is not None:
-            self._answers.close()
-        self._answers = Answers(self.bus._connection, self.status) if config.answer else None
-        return [f"answers {'on' if config.answer else 'off'}"]
-
-    def _reload_http(self, config: DaemonConfig) -> list[str]:
-        if config.http == self.config.http:
-            return []
-        if self._http is not None:
-            self._http.close()
-            self._http = None
-        if config.http is not None:
-            self._http = _endpoint(config.http, self.status)
-        self.config = dataclasses.replace(self.config, http=config.http)
-        return [f"http at {self._http.url}" if self._http else "http off"]
-
-    def _reload_store(self, config: DaemonConfig) -> list[str]:
-        if config.store == self.config.store:
-            return []
-        if self._store is not None:
-            self._store.close()
-            self._store = None
-        self._store = _store_of(config)
-        self.config = dataclasses.replace(self.config, store=config.store)
-        return [f"store in {config.store.path}" if config.store else "store off"]
-
-    def _reload_gateway(self, config: DaemonConfig) -> list[str]:
-        if config.gateway == self.config.gateway:
-            return []
-        if self._gateway is not None:
-            self._gateway.close()
-            self._gateway = None
-        self._gateway = self._gateway_of(config)
-        self.config = dataclasses.replace(self.config, gateway=config.gateway)
-        return [f"gateway at {', '.join(self._gateway.urls)}" if self._gateway else "gateway off"]
-
-    def _gateway_of(self, config: DaemonConfig) -> "GatewayThread | None":
-        if config.gateway is None:
-            return None
-        from shoal.daemon.gateways import open_gateway
-
-        return open_gateway(config, config.gateway, self.bus._connection)
-
-    def _reload_registry(self, config: DaemonConfig) -> list[str]:
-        if config.registry == self.config.registry:
-            return []
-        if self._registering is not None:
-            self._registering.close()
-        self._registering = self._registered(config)
-        self.config = dataclasses.replace(self.config, registry=config.registry)
-        return [f"registries {', '.join(config.registry.urls)}" if config.registry else "registries off"]
-
-    def _reload_host(self, config: DaemonConfig) -> list[str]:
-        if config.host == self.config.host:
-            return []
-        if self._host is not None:
-            self._host.close()
-        self._host = _host_of(self.bus, config)
-        self.config = dataclasses.replace(self.config, host=config.host)
-        return [f"host of {config.host.directory}" if config.host else "host off"]
-
-    def _registered(self, config: DaemonConfig) -> "Registering | None":
-        if config.registry is None:
-            return None
-        from shoal.daemon.registering import Mesh, Registering
-
-        assert self._guard is not None
-        mesh = Mesh(self.bus._connection.keeper(), f"{self.bus.publisher:016x}")
-        clients = config.registry.clients(config.domain)
-        return Registering(clients, mesh, self._guard, self._record, config.domain)
 
     def _guard_of(self, config: DaemonConfig) -> "Guard | None":
         if config.registry is None:
@@ -207,7 +102,7 @@ class Daemon:
         keeper = self.bus._connection.keeper()
         return Guard(f"{self.bus.publisher:016x}", config.connection.connections_max, keeper.joined)
 
-    def _record(self, address: str) -> Record:
+    def record(self, address: str) -> Record:
         """What it tells registries; `address` is this machine's on the way there."""
         config = self.config
         advertised = config.registry.advertise if config.registry is not None else None
@@ -221,7 +116,7 @@ class Daemon:
                 roles=tuple(name for name, on in dataclasses.asdict(config.roles).items() if on),
                 version=_core.__version__,
                 load=Load(self._links.connections(), self._cpu_share()),
-                links=() if self._guard is None else self._links.edges(self._guard.is_daemon),
+                links=() if self.guard is None else self._links.edges(self.guard.is_daemon),
             )
 
     def _cpu_share(self) -> float:
@@ -234,7 +129,7 @@ class Daemon:
     def begin_drain(self) -> None:
         """Let no program in any more, and send those that are here to other daemons. Other links stay."""
         with self._lock:
-            guard, registering = self._guard, self._registering
+            guard, registering = self.guard, self._registering
             if guard is None or guard.is_leaving or self._closed:
                 return
             guard.is_leaving = True
@@ -247,9 +142,9 @@ class Daemon:
     def end_drain(self) -> None:
         """Let programs in again."""
         with self._lock:
-            if self._guard is None or not self._guard.is_leaving:
+            if self.guard is None or not self.guard.is_leaving:
                 return
-            self._guard.is_leaving = False
+            self.guard.is_leaving = False
             registering = self._registering
         notices.DRAIN_ENDED(name=self.config.name).log(log)
         if registering is not None:
@@ -258,14 +153,14 @@ class Daemon:
     def drain(self, patience_s: float) -> int:
         """Drain, and wait until the programs have gone: how many stayed."""
         self.begin_drain()
-        guard, until = self._guard, time.monotonic() + patience_s
+        guard, until = self.guard, time.monotonic() + patience_s
         while guard is not None and guard.is_leaving and self._programs() and time.monotonic() < until:
             self.turn(DRAIN_TURN_S)
         return len(self._programs()) if guard is not None and guard.is_leaving else 0
 
     def _programs(self) -> dict[int, str]:
         """Programs that connected here, and are no daemons: publishers, and the scheme they came by."""
-        guard, keeper = self._guard, self.bus._connection.links
+        guard, keeper = self.guard, self.bus._connection.links
         if guard is None or keeper is None:
             return {}
         return {
@@ -276,7 +171,7 @@ class Daemon:
 
     def _send_away(self) -> None:
         """Tell programs where to go; again after a while, because some may not have found room there."""
-        guard, keeper, now = self._guard, self.bus._connection.links, time.monotonic()
+        guard, keeper, now = self.guard, self.bus._connection.links, time.monotonic()
         if guard is None or keeper is None or not guard.is_leaving or now < self._send_away_at:
             return
         self._send_away_at = now + SEND_AWAY_S
@@ -300,14 +195,12 @@ class Daemon:
             if self._closed:
                 return
             self._closed = True
-            registering, self._registering = self._registering, None
+            registering = self._registering
         if registering is not None:
             # Its threads ask for the lock.
             registering.close()
         with self._lock:
-            for part in (self._http, self._answers, self._host, self._gateway, self._store):
-                if part is not None:
-                    part.close()
+            self._parts.close()
         self.bus.close(linger_s)
 
     # --- getters ---
@@ -315,16 +208,24 @@ class Daemon:
     @property
     def http_url(self) -> str | None:
         """Where health and metrics are, if they are anywhere."""
-        return None if self._http is None else self._http.url
+        http: HttpEndpoint | None = self._parts.find("http")
+        return None if http is None else http.url
+
+    @property
+    def _registering(self) -> "Registering | None":
+        found: Registering | None = self._parts.find("registry")
+        return found
 
     @property
     def _is_leaving(self) -> bool:
-        return self._guard is not None and self._guard.is_leaving
+        return self.guard is not None and self.guard.is_leaving
 
     def status(self) -> dict[str, Any]:
         """What it is, and how: what `/status` shows, and `shoal nodes` asks for."""
         with self._lock:
             trouble = self._trouble()
+            store, gateway = self._parts.find("store"), self._parts.find("gateway")
+            servers = {"registry": self._parts.find("directory"), "console": self._parts.find("console")}
             return {
                 "name": self.config.name,
                 "domain": self.config.domain,
@@ -338,8 +239,9 @@ class Daemon:
                 "members": len(self.bus.members),
                 "links": self._links.states(),
                 **process_status(),
-                **({} if self._store is None else {"store": store_status(self._store)}),
-                **({} if self._gateway is None else {"gateway": self._gateway.status()}),
+                **({} if store is None else {"store": store_status(store)}),
+                **({} if gateway is None else {"gateway": gateway.status()}),
+                **{name: server.url for name, server in servers.items() if server is not None},
                 "filters_evaluated": 0 if self._closed else self.bus.stats()["filters_evaluated"],
                 "capacity": self._capacity.status(),
                 "reloads": self._reloads,
@@ -364,8 +266,9 @@ class Daemon:
 
     def _trouble(self) -> list[str]:
         trouble = ["closed"] if self._closed else self._links.trouble()
-        if self._store is not None and self._store.failure is not None:
-            trouble.append(f"store: {self._store.failure}")
+        store: Store | None = self._parts.find("store")
+        if store is not None and store.failure is not None:
+            trouble.append(f"store: {store.failure}")
         return trouble
 
     def _note(self, event: Event) -> None:
@@ -391,33 +294,3 @@ class Daemon:
 
     def __exit__(self, *error: object) -> None:
         self.close()
-
-
-# What not every daemon has is imported where it is needed: a small gateway does without its memory.
-
-
-def _endpoint(config: HttpConfig, status: Callable[[], Mapping[str, Any]]) -> "HttpEndpoint":
-    from shoal.monitor.http import HttpEndpoint
-
-    return HttpEndpoint(config, status)
-
-
-def _host_of(bus: Bus, config: DaemonConfig) -> "Host | None":
-    if config.host is None:
-        return None
-    from shoal.daemon.host import Host
-
-    return Host(bus._connection, config.host, config.file)
-
-
-def _store_of(config: DaemonConfig) -> "Store | None":
-    """The store, a member of its own on the first LAN."""
-    if config.store is None:
-        return None
-    from shoal.store import Store
-
-    lans = (link.connection for link in config.open_links().values() if link.connection.scheme == "norm")
-    lan = next((connection for connection in lans if not connection.is_unicast), None)
-    if lan is None:
-        raise ConfigError("the role store needs a link with a multicast group, such as url = 'norm://'")
-    return Store(config.store, lan)

@@ -21,8 +21,7 @@ def open_gateway(config: DaemonConfig, gateway: GatewayConfig, beside: Connectio
         ConfigError: there is no link over which it could reach others, or an address cannot be used.
     """
     client = ClientConfig(token_file=gateway.token_file)
-    lans = (link.connection for link in config.open_links().values() if link.connection.scheme == "norm")
-    lan = next((connection for connection in lans if not connection.is_unicast), None)
+    lan = config.lan()
     if lan is not None:
         return GatewayThread(gateway, lambda: connect_with(lan, client))
     if not config.roles.router:

@@ -5,12 +5,12 @@ from collections.abc import Iterator
 from string import Formatter
 from types import ModuleType
 
-from shoal.messages import bus, console, daemon, errors, gateway, jms, link, norm, registry, spark, store
+from shoal.messages import bus, console, daemon, errors, gateway, jms, link, norm, registry, spark, store, web
 from shoal.messages import notice as lines
 from shoal.messages.language import available, translated
 from shoal.messages.notice import Notice
 
-_AREAS = (errors, link, bus, store, jms, daemon, registry, gateway, console, spark, norm, lines)
+_AREAS = (errors, link, bus, store, jms, daemon, registry, gateway, console, web, spark, norm, lines)
 
 
 def _named(areas: tuple[ModuleType, ...]) -> Iterator[tuple[str, Notice]]:

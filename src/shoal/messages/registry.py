@@ -18,10 +18,6 @@ ADDRESS_UNPROVED = warning(
     "The registry {url} could not verify that {address} is this daemon: {why}. It sends no client there.",
     "Correct `advertise` in [registry], or let the registry reach that address.",
 )
-REGISTRY_CERTIFICATE_READ = info(5115, "The registry uses the new certificate for connections from now on.")
-REGISTRY_CERTIFICATE_UNREADABLE = warning(
-    5116, "The registry's new certificate cannot be used: {why}. The one read before stays in use."
-)
 AUDIT_FAILED = warning(
     5117, "The registry's audit log cannot be written: {why}.", "Free some space, or correct `--audit`."
 )

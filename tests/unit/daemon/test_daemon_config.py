@@ -4,8 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from shoal.daemon.config import DaemonConfig, load
+from shoal.console.config import ConsoleConfig
+from shoal.daemon.config import DaemonConfig, RegistryOptions, load
 from shoal.errors import ConfigError
+from shoal.registry.config import RegistryConfig
 
 LAN = "[link.lan]\nurl = 'norm://?interface=lo'\n"
 
@@ -139,6 +141,17 @@ def test_listening_can_be_switched_off_as_a_whole(tmp_path: Path) -> None:
             ["line 6", "other machines", "tokens"],
         ),
         (f"{LAN}[roles]\ngateway = true\n[gateway]\nstamp = ['x']\n", ["line 6", "did you mean 'stomp'?"]),
+        (f"{LAN}[registry.server]\n", ["line 3", "registry = true"]),
+        (f"{LAN}[roles]\nregistry = true\n[registry.server]\nsites = 'x'\n", ["line 6", "a list"]),
+        (
+            f"{LAN}[roles]\nregistry = true\n[registry.server]\nlisten = '0.0.0.0:1'\n",
+            ["line 6", "other machines", "tokens"],
+        ),
+        (
+            f"{LAN}[roles]\nregistry = true\n[registry.server]\nsite = []\n",
+            ["line 6", "did you mean 'sites'?"],
+        ),
+        (f"{LAN}[registry]\ntoken_file = 'x'\n", ["registry.urls is None", "https://reg:7480"]),
         (f"{LAN}[store]\ndata = 'x'\n", ["line 3", "store = true"]),
         (f"{LAN}[roles]\nstore = true\n", ["store.data is None", "directory"]),
         (
@@ -167,6 +180,34 @@ def test_a_file_that_is_not_there_or_no_text_is_named(tmp_path: Path) -> None:
     (tmp_path / "bytes.toml").write_bytes(b"\xff\xfe")
     with pytest.raises(ConfigError, match="UTF-8"):
         load(tmp_path / "bytes.toml")
+
+
+def test_a_daemon_may_serve_a_registry_and_register_with_it(tmp_path: Path) -> None:
+    role = f"{LAN}[roles]\nregistry = true\n"
+    served = "[registry.server]\nlisten = '127.0.0.1:0'\naudit = 'audit.db'\nsites = ['10.1.0.0/16']\n"
+    alone = loaded(tmp_path, role + served)
+    assert alone.directory == RegistryConfig(
+        listen="127.0.0.1:0", audit=tmp_path / "audit.db", sites=("10.1.0.0/16",)
+    )
+    assert alone.registry is None
+    both = loaded(tmp_path, f"{role}[registry]\nurls = ['http://127.0.0.1:7480']\n{served}")
+    assert both.directory == alone.directory
+    assert both.registry == RegistryOptions(urls=("http://127.0.0.1:7480",))
+    assert loaded(tmp_path, role).directory == RegistryConfig()
+
+
+def test_a_daemon_may_have_a_console(tmp_path: Path) -> None:
+    role = f"{LAN}[roles]\nconsole = true\n"
+    table = "[console]\ntokens = 'tokens'\ndata = 'acts'\nhost_keys = ['a.key']\nnames = ['ops']\n"
+    assert loaded(tmp_path, role + table).console == ConsoleConfig(
+        tokens=tmp_path / "tokens",
+        data=tmp_path / "acts",
+        host_keys=(tmp_path / "a.key",),
+        names=("ops",),
+    )
+    assert "console = true" in refused(tmp_path, LAN + table)
+    assert "shoal token new" in refused(tmp_path, role)
+    assert "did you mean 'listen'?" in refused(tmp_path, f"{role}[console]\nlisen = 'x'\n")
 
 
 def test_a_metrics_endpoint_beyond_loopback_has_to_be_meant(tmp_path: Path) -> None:

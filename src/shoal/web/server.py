@@ -1,0 +1,166 @@
+"""An HTTP server in a thread of its own: its socket, its certificate, and a task that runs beside it."""
+
+import asyncio
+import contextlib
+import logging
+import socket
+import ssl
+import threading
+from collections.abc import Callable, Coroutine, Sequence
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+
+from shoal.errors import ConfigError
+from shoal.messages import web as notices
+from shoal.web.config import WebConfig
+
+log = logging.getLogger("shoal.web")
+
+#: How long closing waits for requests that are under way.
+CLOSE_S = 2
+#: Interval at which the server looks for a new certificate.
+CERTIFICATE_S = 2.0
+
+
+class WebServer:
+    """A server. It listens once it is made, and serves from `start` to `close`.
+
+    Args:
+        config: where it listens, and with which certificate.
+        name: what its thread is called.
+        connections_max: connections at once.
+
+    Raises:
+        ConfigError: the address or the certificate cannot be used.
+    """
+
+    def __init__(self, config: WebConfig, name: str, connections_max: int) -> None:
+        self._name, self._connections_max = name, connections_max
+        self._certificate = Certificate(config) if config.is_tls else None
+        self._listening = _listen(config)
+        host, self.port = self._listening.getsockname()[:2]
+        scheme = "https" if config.is_tls else "http"
+        #: Where it is.
+        self.url = f"{scheme}://{f'[{host}]' if ':' in host else host}:{self.port}"
+        self._server: uvicorn.Server | None = None
+        self._thread: threading.Thread | None = None
+
+    def start(
+        self,
+        app: Callable[..., Any],
+        beside: Callable[[], Coroutine[Any, Any, None]],
+        proxies: Sequence[str] = (),
+    ) -> None:
+        """Serve an application, and run a task on the same event loop until the server closes."""
+        options = uvicorn.Config(
+            app,
+            # A client's address is the connection's, unless a proxy that the owner named says otherwise.
+            proxy_headers=bool(proxies),
+            forwarded_allow_ips=list(proxies),
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            lifespan="off",
+            timeout_graceful_shutdown=CLOSE_S,
+            limit_concurrency=self._connections_max,
+        )
+        options.load()
+        options.ssl = None if self._certificate is None else self._certificate.context
+        self._server = uvicorn.Server(options)
+        self._thread = threading.Thread(
+            target=asyncio.run, args=(self._serve(self._server, beside),), name=self._name, daemon=True
+        )
+        self._thread.start()
+
+    async def _serve(self, server: uvicorn.Server, beside: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        tasks = [asyncio.create_task(beside()), asyncio.create_task(self._renew_certificate())]
+        try:
+            await server.serve(sockets=[self._listening])
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _renew_certificate(self) -> None:
+        while self._certificate is not None:
+            await asyncio.sleep(CERTIFICATE_S)
+            if not self._certificate.has_changed():
+                continue
+            try:
+                self._certificate.load()
+            except (OSError, ssl.SSLError) as error:
+                notices.CERTIFICATE_UNREADABLE(url=self.url, why=error).log(log)
+            else:
+                notices.CERTIFICATE_READ(url=self.url).log(log)
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether it was closed."""
+        return self._listening.fileno() < 0
+
+    def close(self) -> None:
+        """End the requests, the thread and the socket. Closing again does nothing."""
+        if self._server is not None and self._thread is not None:
+            self._server.should_exit = True
+            self._thread.join()
+        self._listening.close()
+
+
+class Certificate:
+    """A certificate and its key, which may be replaced while the server runs.
+
+    Raises:
+        ConfigError: the files cannot be used.
+    """
+
+    def __init__(self, config: WebConfig) -> None:
+        assert config.tls_cert is not None
+        assert config.tls_key is not None
+        self.files = (config.tls_cert, config.tls_key)
+        self.context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        self._seen = self._stamps()
+        try:
+            self.load()
+        except (OSError, ssl.SSLError) as error:
+            raise ConfigError(
+                f"tls_cert is {str(config.tls_cert)!r} and tls_key {str(config.tls_key)!r}, and they cannot "
+                f"be used: {error}"
+            ) from None
+
+    def load(self) -> None:
+        """Use what the files hold, for connections from now on.
+
+        Raises:
+            OSError, ssl.SSLError: the files cannot be used; nothing changed.
+        """
+        self.context.load_cert_chain(*self.files)
+
+    def has_changed(self) -> bool:
+        """Whether the files are others than at the last call."""
+        before, self._seen = self._seen, self._stamps()
+        return before != self._seen
+
+    def _stamps(self) -> list[tuple[int, int, int] | None]:
+        return [_stamp(path) for path in self.files]
+
+
+def _stamp(path: Path) -> tuple[int, int, int] | None:
+    with contextlib.suppress(OSError):
+        status = path.stat()
+        return status.st_mtime_ns, status.st_size, status.st_ino
+    return None
+
+
+def _listen(config: WebConfig) -> socket.socket:
+    host, port = config.address()
+    listening = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind((host, port))
+        listening.listen(128)
+    except OSError as error:
+        listening.close()
+        raise ConfigError(f"listen is {config.listen!r}, and cannot be used: {error.strerror}") from None
+    return listening
