@@ -6,9 +6,6 @@ from shoal.config.connection import (
     QueueFull,
     WhenFull,
     WhenSlow,
-    parse_url,
-    resolve,
-    resolve_listening,
 )
 from shoal.config.norm import NormConfig, NormOptions
 from shoal.config.roles import (
@@ -19,6 +16,7 @@ from shoal.config.roles import (
     split_client,
     split_roles,
 )
+from shoal.config.url import parse_url, resolve, resolve_listening
 
 __all__ = [
     "ClientConfig",

@@ -1,22 +1,18 @@
-"""What a connection can be told, by URL or by keyword."""
+"""What a connection can be told."""
 
 import dataclasses
 import hashlib
 import ipaddress
-import os
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, TypedDict, get_origin
-from urllib.parse import parse_qsl, unquote, urlsplit
+from typing import Literal, TypedDict
 
 from shoal import _core
-from shoal.config.checks import WHOLE, Checked, unknown_option
+from shoal.config.checks import Checked
 from shoal.config.fingerprints import fingerprint_bytes
 from shoal.config.keys import check_key
 from shoal.config.norm import Congestion
-from shoal.config.profile import Profile
-from shoal.config.profile import load as load_profile
+from shoal.config.option import On, check_ranges, option, options_of
 from shoal.errors import ConfigError
 from shoal.link import transport
 from shoal.link.address import HOSTS, LOOPBACK, Target, target_of
@@ -45,12 +41,10 @@ WhenNoMulticast = Literal["error", "tcp"]
 QueueFull = Literal["block", "drop_new", "drop_old"]
 _SCHEMES = ("norm", "udp", *transport.SCHEMES, "locate", "inproc")
 #: What URLs look like.
-_LOOKS = (
+LOOKS = (
     "norm://, udp://, tcp://host:port, tls://host:port, ws://host:port, wss://host:port, "
     "locate://registry:port/domain or inproc://name"
 )
-#: A host and a port without a scheme.
-_PLACE = re.compile(r"[\w.-]+:\d+|\[[0-9a-fA-F:]+\]:\d+")
 #: Whose URLs people have at hand.
 _OTHERS = {
     **dict.fromkeys(("redis", "rediss"), "Redis"),
@@ -64,79 +58,11 @@ _OTHERS = {
 #: Longer than a program waits, and more than a machine has.
 SECONDS_MAX, MISSED_MAX, ASSEMBLY_BYTES_MAX = 1e9, 1_000_000, 1 << 40
 CONNECTIONS_MAX, TCP_WINDOW_BYTES_MAX, COST_MAX = 100_000, 1 << 28, 1_000_000
-#: What a connection without a network can be told.
-_INPROC_FIELDS = ("scheme", "domain", "when_full", "slow_after_s", "when_slow", "message_bytes_max")
-#: What only one with links to single programs can be told, and what else it can; and what TLS needs.
-_LINK_ONLY = (
-    "resume_s",
-    "connect_timeout_s",
-    "required",
-    "reconnect_max_s",
-    "connections_max",
-    "tcp_congestion",
-)
-_PLACES = ("host", "path", "listen")
-_TLS_FIELDS = ("tls_ca", "tls_cert", "tls_key", "tls_name", "tls_fingerprint")
-#: What only a connection by registries can be told.
-_LOCATE_ONLY = ("transport", "registry_ca", "registry_token_file")
-LINK_FIELDS = (
-    *_INPROC_FIELDS,
-    "port",
-    "heartbeat_s",
-    "missed_heartbeats_max",
-    "window_bytes",
-    "assembly_bytes_max",
-    "router",
-    "cost",
-    "seeds",
-    "host",
-    "path",
-    *_LINK_ONLY,
-    *_TLS_FIELDS,
-)
-#: What one without repair can be told.
-_UDP_FIELDS = (
-    "scheme",
-    "domain",
-    "group",
-    "host",
-    "listen",
-    "port",
-    "multicast_ttl",
-    "mark",
-    "marks",
-    "interface",
-    "when_full",
-    "heartbeat_s",
-    "missed_heartbeats_max",
-    "segment_bytes",
-    "rate_bytes_per_s",
-    "receive_buffer_bytes",
-    "message_bytes_max",
-    "assembly_bytes_max",
-    "connections_max",
-)
-#: Options of the engine of a NORM link.
-_NORM_FIELDS = (
-    "listen_port",
-    "segment_bytes",
-    "window_bytes",
-    "cache_bytes",
-    "receive_window_bytes",
-    "receive_buffer_bytes",
-    "rate_bytes_per_s",
-    "congestion",
-    "send_delay_s",
-    "epoch_messages",
-    "multicast_ttl",
-    "rate_min_bytes_per_s",
-    "parity_symbols",
-    "auto_parity",
-    "block_symbols",
-    "message_bytes_max",
-    "backoff_factor",
-    "drop_received",
-)
+#: What an option is for: links with single programs, any network, where nothing is lost, and everything.
+_LINKS = On.LINKS | On.LOCATE
+_NETWORK = On.NORM | On.UDP | _LINKS
+_RELIABLE = On.NORM | _LINKS | On.INPROC
+_ANY = _NETWORK | On.INPROC
 #: Data in one datagram of `udp`, unless an option says otherwise.
 UDP_SEGMENT_BYTES = 1400
 
@@ -147,158 +73,149 @@ class ConnectionConfig(Checked):
 
     #: How to reach others: `norm` (reliable multicast), `udp` (best effort), `tcp`, `tls`, `ws`, `wss`, a
     #: scheme that `shoal.link.register` knows, or `inproc` (this process alone).
-    scheme: str = "norm"
+    scheme: str = option("norm", _ANY)
     #: The set of nodes to talk to; it chooses the group unless `group` is given. For `inproc`, its name.
-    domain: str = DEFAULT_DOMAIN
+    domain: str = option(DEFAULT_DOMAIN, _ANY)
     #: Multicast group, IPv4 or IPv6, or the address of the one other end; by default derived from the domain.
-    group: str | None = None
+    group: str | None = option(None, On.NORM | On.UDP)
     #: UDP port of the group, or TCP port of the other end; 0 listens on a free one.
-    port: int = DEFAULT_PORT
+    port: int = option(DEFAULT_PORT, _NETWORK)
     #: Between two ends by NORM: the port to listen on, if it is not `port`.
-    listen_port: int | None = None
+    listen_port: int | None = option(None, On.NORM, engine=True)
     #: Over TCP: the name or address of the other end, or the address to listen at; this machine if not given.
     #: Over `udp`: the same, instead of a group.
-    host: str | None = None
+    host: str | None = option(None, On.UDP | _LINKS)
     #: Over `udp` with a host: let others connect to it, instead of connecting; `shoal.listen` says so.
-    listen: bool = False
+    listen: bool = option(False, On.UDP)
     #: The path of a `ws://` or `wss://` URL, or of a link of your own.
-    path: str | None = None
+    path: str | None = option(None, _LINKS)
     #: One more than the routers that multicast may pass: 1 stays in the local network.
-    multicast_ttl: int = 1
+    multicast_ttl: int = option(1, On.NORM | On.UDP, engine=True)
     #: Whether datagrams are marked by priority class, for switches (DSCP) and the queues of this machine
     #: (SO_PRIORITY).
-    mark: bool = False
+    mark: bool = option(False, On.NORM | On.UDP)
     #: With `mark`: DSCP (0 to 63) and SO_PRIORITY (0 to 6) of priorities 7 to 9, 4 to 6 and 0 to 3.
-    marks: str = DEFAULT_MARKS
+    marks: str = option(DEFAULT_MARKS, On.NORM | On.UDP)
     #: A network interface by name or address, or `auto`.
-    interface: str = "auto"
+    interface: str = option("auto", On.NORM | On.UDP)
     #: What publishing does when the send buffer is full.
-    when_full: WhenFull = "block"
+    when_full: WhenFull = option("block", _ANY)
     #: How often to say that we are here (TI).
-    heartbeat_s: float = 4.0
+    heartbeat_s: float = option(4.0, _NETWORK, above=0, most=SECONDS_MAX)
     #: After how many missed heartbeats a node counts as dead (MH).
-    missed_heartbeats_max: int = 5
+    missed_heartbeats_max: int = option(5, _NETWORK, least=1, most=MISSED_MAX)
     #: A member that makes no progress for this time no longer holds publishers back.
-    slow_after_s: float = 0.5
+    slow_after_s: float = option(0.5, _RELIABLE, above=0, most=SECONDS_MAX)
     #: What then: `expel` goes on without it, with a loss report; `wait` holds publishers back while it lives.
-    when_slow: WhenSlow = "expel"
+    when_slow: WhenSlow = option("expel", _RELIABLE)
     #: Data in one datagram; `None` is as much as a packet of the interface takes, and not more than 8 KB.
-    segment_bytes: int | None = None
+    segment_bytes: int | None = option(None, On.NORM | On.UDP, engine=True, least=64, most=65_000)
     #: Sent ahead of the slowest member, at the most.
-    window_bytes: int = 1 << 20
+    window_bytes: int = option(1 << 20, On.NORM | _LINKS, engine=True)
     #: Kept for repair, per priority class.
-    cache_bytes: int = 4 << 20
+    cache_bytes: int = option(4 << 20, On.NORM, engine=True)
     #: Buffered ahead of the reader, per sender and priority class.
-    receive_window_bytes: int = 4 << 20
+    receive_window_bytes: int = option(4 << 20, On.NORM, engine=True, least=65_536)
     #: What to ask the kernel for.
-    receive_buffer_bytes: int = 8 << 20
+    receive_buffer_bytes: int = option(8 << 20, On.NORM | On.UDP, engine=True, least=65_536)
     #: The rate to send at; `None` is as fast as members take it.
-    rate_bytes_per_s: float | None = None
+    rate_bytes_per_s: float | None = option(None, On.NORM | On.UDP, engine=True)
     #: What decides the rate: `fixed` is `rate_bytes_per_s` and the members' window alone; with `nack_driven`,
     #: `norm_cc`, which shares a path as TCP does, and `delivery`, for a long path to one other end that loses
     #: packets, `rate_bytes_per_s` is the most.
-    congestion: Congestion = "fixed"
+    congestion: Congestion = option("fixed", On.NORM, engine=True)
     #: The least time from one datagram of data to the next (SD); 0 delays nothing.
-    send_delay_s: float = 0.0
+    send_delay_s: float = option(0.0, On.NORM, engine=True)
     #: Messages after which members are asked for acknowledgement (ES); `None` asks after an eighth of the
     #: window.
-    epoch_messages: int | None = None
+    epoch_messages: int | None = option(None, On.NORM, engine=True)
     #: The least rate that rate control may choose.
-    rate_min_bytes_per_s: float = 0.0
+    rate_min_bytes_per_s: float = option(0.0, On.NORM, engine=True)
     #: Reed-Solomon parity that a block of segments can have; 0 repairs with the lost segments themselves.
-    parity_symbols: int = 0
+    parity_symbols: int = option(0, On.NORM, engine=True)
     #: How many of them follow each block unasked, against loss that would take a round trip to repair.
-    auto_parity: int = 0
+    auto_parity: int = option(0, On.NORM, engine=True)
     #: Segments of a block, 255 together with its parity.
-    block_symbols: int = 64
+    block_symbols: int = option(64, On.NORM, engine=True)
     #: The longest message.
-    message_bytes_max: int = 128 << 20
+    message_bytes_max: int = option(128 << 20, _ANY, engine=True)
     #: Parts of messages whose end has not come yet, of all senders together; beyond it messages are lost, and
     #: `Unreadable` tells of it.
-    assembly_bytes_max: int = 256 << 20
+    assembly_bytes_max: int = option(256 << 20, _NETWORK)
     #: Back-off factor K of NORM's repair requests: 0 suits few members, 4 many.
-    backoff_factor: int = 1
+    backoff_factor: int = option(1, On.NORM, engine=True)
     #: The key that all members share, as `shoal keys new` makes it: every datagram is encrypted and
     #: authenticated.
-    key: str | None = dataclasses.field(default=None, repr=False)
+    key: str | None = option(None, On.NORM, repr=False)
     #: A file that only its owner can read, with a key in each line: the first encrypts, all of them decrypt.
     #: `SHOAL_KEY_FILE` names one where neither is given.
-    key_file: str | None = None
+    key_file: str | None = option(None, On.NORM)
     #: Share of received datagrams to throw away, to try a program under loss.
-    drop_received: float = 0.0
+    drop_received: float = option(0.0, On.NORM, engine=True)
     #: Whether what comes over one link is passed on to the others that want it. `Bus.connect` and
     #: `Bus.listen` make more links.
-    router: bool = False
+    router: bool = option(False, On.NORM | _LINKS)
     #: What a step over its link costs, or over each that it makes at first: routers take the cheapest way.
     #: `None` is 1 for a group and 2 for a link with one program.
-    cost: int | None = None
+    cost: int | None = option(None, On.NORM | _LINKS, least=1, most=COST_MAX)
     #: Over TCP: how long a link whose connection is gone is kept for another connection to go on with.
-    resume_s: float = 10.0
+    resume_s: float = option(10.0, _LINKS | On.BESIDE, least=0, most=SECONDS_MAX)
     #: Over TCP: how long an attempt to connect may take.
-    connect_timeout_s: float = 5.0
+    connect_timeout_s: float = option(5.0, _LINKS | On.BESIDE, above=0, most=SECONDS_MAX)
     #: Over TCP: whether `connect` raises `LinkError` if the first attempt fails. Otherwise it goes
     #: on trying in the background.
-    required: bool = False
+    required: bool = option(False, _LINKS | On.BESIDE)
     #: Over TCP: the longest wait between two attempts to connect; the first is 0.05 s, each twice the last.
-    reconnect_max_s: float = 30.0
+    reconnect_max_s: float = option(30.0, _LINKS | On.BESIDE, above=0, most=SECONDS_MAX)
     #: Over TCP: how many connections a listener has at the most, and links a node; others are turned away.
-    connections_max: int = 1000
+    connections_max: int = option(1000, On.UDP | _LINKS | On.BESIDE, least=1, most=CONNECTIONS_MAX)
     #: Over TCP and TLS: what decides the rate, as the kernel calls it, such as `bbr` or `cubic`. `auto` asks
     #: for `bbr` where the other end is on another machine and the kernel has it, `system` asks for nothing.
-    tcp_congestion: str = "auto"
+    tcp_congestion: str = option("auto", _LINKS | On.BESIDE)
     #: Over TLS: a file with the certificates of the authorities that sign those of others (PEM); the system's
     #: if not given. If it is given, programs that connect to a listener have to show a certificate, too.
-    tls_ca: str | None = None
+    tls_ca: str | None = option(None, _LINKS | On.BESIDE)
     #: Over TLS: a file with our certificate, which every listener needs.
-    tls_cert: str | None = None
+    tls_cert: str | None = option(None, _LINKS | On.BESIDE)
     #: Over TLS: a file with the key of our certificate.
-    tls_key: str | None = None
+    tls_key: str | None = option(None, _LINKS | On.BESIDE)
     #: Over TLS: the name that the certificate of the other end must have; the URL's host if not given.
-    tls_name: str | None = None
+    tls_name: str | None = option(None, _LINKS | On.BESIDE)
     #: Over TLS: the SHA-256 fingerprint of the one certificate that the other end may have, by any signer
     #: and whatever its name.
-    tls_fingerprint: str | None = None
+    tls_fingerprint: str | None = option(None, _LINKS | On.BESIDE)
     #: Over `locate`: how to connect to the daemon that a registry chooses, such as `tls`; any way otherwise.
-    transport: str | None = None
+    transport: str | None = option(None, On.LOCATE)
     #: Over `locate`: a file with the authority of the registries' certificates; in a URL, `ca`.
-    registry_ca: str | None = None
+    registry_ca: str | None = option(None, On.LOCATE)
     #: Over `locate`: a file with the token to show them; in a URL, `token_file`. `SHOAL_TOKEN_FILE` names one
     #: where nothing else does.
-    registry_token_file: str | None = None
+    registry_token_file: str | None = option(None, On.LOCATE)
     #: What to do where multicast does not work: `error` raises, `tcp` connects to the seeds, or lets the
     #: programs of this machine meet. It is `tcp` where `connect` is given no URL.
-    when_no_multicast: WhenNoMulticast = "error"
+    when_no_multicast: WhenNoMulticast = option("error", On.NORM)
     #: Where to connect by TCP then, or beside the URL's host: `host`, `host:port` or URLs, with commas
     #: between. `SHOAL_SEEDS` names some where nothing else does.
-    seeds: str | None = None
+    seeds: str | None = option(None, On.NORM | _LINKS)
 
     def __post_init__(self) -> None:
         if self.scheme not in _SCHEMES and not transport.is_registered(self.scheme):
             other = _OTHERS.get(self.scheme)
             hint = f"Shoal does not speak with {other}. Use" if other else "use"
-            raise ConfigError(f"unknown scheme {self.scheme!r}: {hint} {_LOOKS}")
+            raise ConfigError(f"unknown scheme {self.scheme!r}: {hint} {LOOKS}")
         self._check_scheme()
         self.check_types()
+        check_ranges(self)
         self.check("tls_cert", (self.tls_cert is None) == (self.tls_key is None), "given beside tls_key")
         if self.tls_fingerprint is not None:
             fingerprint_bytes(self.tls_fingerprint)
             self.check("tls_ca", self.tls_ca is None, "left out beside tls_fingerprint")
         self.check("domain", bool(self.domain) and len(self.domain) <= 255, "a name of 1 to 255 characters")
         self.check_range("port", 0 if self.has_links else 1, 65535)
-        self.check_range("cost", 1, COST_MAX)
-        self.check_range("resume_s", 0, SECONDS_MAX)
-        self.check_range("connections_max", 1, CONNECTIONS_MAX)
         self.check(
             "tcp_congestion", 0 < len(self.tcp_congestion) < 16, "auto, system or a name of 1 to 15 letters"
         )
-        for field in ("heartbeat_s", "slow_after_s", "connect_timeout_s", "reconnect_max_s"):
-            fine = 0 < getattr(self, field) <= SECONDS_MAX
-            self.check(field, fine, f"more than 0, and at most {SECONDS_MAX:,.0f}")
-        self.check_range("missed_heartbeats_max", 1, MISSED_MAX)
-        self.check_range("segment_bytes", 64, 65_000)
         self.check_range("window_bytes", 65_536, TCP_WINDOW_BYTES_MAX if self.has_links else None)
-        self.check_range("receive_window_bytes", 65_536)
-        self.check_range("receive_buffer_bytes", 65_536)
         self.check(
             "assembly_bytes_max",
             self.message_bytes_max <= self.assembly_bytes_max <= ASSEMBLY_BYTES_MAX,
@@ -332,38 +249,38 @@ class ConnectionConfig(Checked):
 
     def _check_norm(self) -> None:
         """Ask the engine what its options may be; where they mean nothing they have their defaults."""
-        options = {name: getattr(self, name) for name in _NORM_FIELDS}
+        options = {name: getattr(self, name) for name, known in OPTIONS.items() if known.engine}
         if self.has_links:
             del options["window_bytes"]
         _core.check_norm_options(1, group=self.group_address(), port=DEFAULT_PORT, **options)
 
     def _check_scheme(self) -> None:
         """Refuse options that mean nothing there."""
-        known = {
-            "inproc": _INPROC_FIELDS,
-            "udp": _UDP_FIELDS,
-            "locate": (*LINK_FIELDS, *_LOCATE_ONLY),
-        }.get(self.scheme, LINK_FIELDS if self.has_links else None)
+        kind = self.kind
         for field in dataclasses.fields(self):
-            # A router has such links beside its group, and TCP may have to stand in for it.
-            has_some = self.router or self.when_no_multicast == "tcp"
-            links = () if has_some else (*_LINK_ONLY, *_TLS_FIELDS)
-            others = (*_PLACES, *_LOCATE_ONLY, *links)
-            means = field.name not in others if known is None else field.name in known
-            if means or getattr(self, field.name) == field.default:
+            on = OPTIONS[field.name].on
+            if on & kind or getattr(self, field.name) == field.default:
                 continue
-            if field.name in _LOCATE_ONLY:
+            if on == On.LOCATE:
                 raise ConfigError(f"{field.name} means nothing on {self.scheme}://: it is for locate://")
-            if known is None:
-                also = "" if field.name in _PLACES else ", or for a router, which may have such links"
+            if kind & On.NORM:
+                also = ", or for a router, which may have such links" if on & On.BESIDE else ""
                 raise ConfigError(f"{field.name} means nothing on norm://: it is for tcp:// and such{also}")
             network = {"inproc": "has no network", "udp": "repairs nothing"}.get(
                 self.scheme, "has no multicast"
             )
+            counts = [name for name, known in OPTIONS.items() if known.on & kind and name != "scheme"]
             raise ConfigError(
                 f"{field.name} means nothing on {self.scheme}://, which {network}: leave it out "
-                f"(what counts there is {', '.join(known[1:])})"
+                f"(what counts there is {', '.join(counts)})"
             )
+
+    @property
+    def kind(self) -> On:
+        """What options it can be told: those of its scheme, and of links that it may have beside a group."""
+        if self.scheme == "norm":
+            return On.NORM | On.BESIDE if self.router or self.when_no_multicast == "tcp" else On.NORM
+        return {"udp": On.UDP, "inproc": On.INPROC, "locate": On.LOCATE}.get(self.scheme, On.LINKS)
 
     def _check_group(self, group: str) -> None:
         try:
@@ -448,6 +365,10 @@ class ConnectionConfig(Checked):
         return int.from_bytes(hashlib.sha256(self.domain.encode()).digest()[4:12], "big")
 
 
+#: What is known of each option.
+OPTIONS = options_of(ConnectionConfig)
+
+
 class ConnectionOptions(TypedDict, total=False):
     """The keywords of `connect`; `ConnectionConfig` says what each means."""
 
@@ -505,150 +426,3 @@ class ConnectionOptions(TypedDict, total=False):
     listen: bool
     when_no_multicast: WhenNoMulticast
     seeds: str | None
-
-
-_FIELDS = {field.name: field for field in dataclasses.fields(ConnectionConfig)}
-
-
-def parse_url(url: str | None, **keywords: Any) -> ConnectionConfig:
-    """The configuration that a URL and keywords describe together; a keyword may not contradict the URL."""
-    options = _options_of(url or "norm://")
-    profile = _profile_of(options, keywords)
-    for name, value in keywords.items():
-        if name not in _FIELDS:
-            raise unknown_option(name, _FIELDS)
-        if name in options and options[name] != value:
-            raise ConfigError(
-                f"{name} is {options[name]!r} in the URL and {value!r} as an argument: give one"
-            )
-        options[name] = value
-    if profile is None:
-        return ConnectionConfig(**options)
-    for name in profile.options:
-        if name not in _FIELDS:
-            raise ConfigError(f"profile {profile.name!r}: {unknown_option(name, _FIELDS)}")
-    try:
-        return ConnectionConfig(**{**profile.options, **options})
-    except ConfigError as error:
-        raise ConfigError(f"with profile {profile.name!r}: {error}") from None
-
-
-def _profile_of(options: dict[str, Any], keywords: dict[str, Any]) -> Profile | None:
-    """The profile that the URL or a keyword names, taken out of both."""
-    named = {given.pop("profile") for given in (options, keywords) if "profile" in given}
-    if len(named) > 1:
-        raise ConfigError(f"profile is {' and '.join(map(repr, sorted(named)))}: give one")
-    return load_profile(named.pop()) if named else None
-
-
-def resolve(
-    url: str | None, options: Mapping[str, Any], environment: Mapping[str, str] = os.environ
-) -> ConnectionConfig:
-    """The configuration that `connect` was asked for.
-
-    Without a URL `SHOAL_URL` in the environment takes its place; `SHOAL_DOMAIN` is the domain where neither
-    the URL nor a keyword names one, and `SHOAL_SEEDS` the seeds where they can be used.
-    """
-    if url is not None and not isinstance(url, str):
-        raise TypeError(
-            f"url is {url!r}, and must be a str such as 'norm://', 'tcp://host:port' or 'inproc://name', "
-            "or None"
-        )
-    options = dict(options)
-    url = url or environment.get("SHOAL_URL")
-    if not url:
-        url = "norm://"
-        if "scheme" not in options:
-            options.setdefault("when_no_multicast", "tcp")
-    domain = environment.get("SHOAL_DOMAIN")
-    if domain and "domain" not in options and "domain" not in _options_of(url):
-        options["domain"] = domain
-    config = parse_url(url, **options)
-    seeds = environment.get("SHOAL_SEEDS")
-    if seeds and config.seeds is None and (config.has_links or config.when_no_multicast == "tcp"):
-        config = dataclasses.replace(config, seeds=seeds)
-    return config
-
-
-def resolve_listening(
-    url: str, options: Mapping[str, Any], environment: Mapping[str, str] = os.environ
-) -> ConnectionConfig:
-    """The configuration that `listen` was asked for."""
-    if urlsplit(url).scheme == "udp":
-        options = {**options, "listen": True}
-    config = resolve(url, options, environment)
-    if not config.has_links and config.scheme != "udp":
-        raise ConfigError(f"{url!r} cannot be listened at: use tcp://address:port")
-    if config.required:
-        raise ConfigError("required is for connect, which reaches another program: listen waits for others")
-    return config
-
-
-#: Options of `locate://` by their names in a URL.
-_LOCATE_NAMES = {"ca": "registry_ca", "token_file": "registry_token_file"}
-
-
-def _options_of(url: str) -> dict[str, Any]:
-    parts = urlsplit(url)
-    if not parts.scheme or "://" not in url:
-        hint = f"did you mean 'tcp://{url}'?" if _PLACE.fullmatch(url) else f"it must look like {_LOOKS}"
-        raise ConfigError(f"{url!r} is not a URL: {hint}")
-    options: dict[str, Any] = {"scheme": parts.scheme}
-    if parts.scheme == "inproc":
-        if parts.netloc:
-            options["domain"] = parts.netloc
-    elif parts.scheme == "locate":
-        options["host"] = parts.netloc or None
-        if parts.path not in ("", "/"):
-            options["domain"] = unquote(parts.path[1:])
-    elif parts.netloc:
-        try:
-            host, port = parts.hostname, parts.port
-        except ValueError as error:
-            raise ConfigError(f"{url!r}: {error}") from None
-        if parts.scheme == "norm" or (parts.scheme == "udp" and _is_group(host)):
-            options["group"] = host
-        elif host is not None:
-            options["host"] = host
-        if port is not None:
-            options["port"] = port
-    if parts.path not in ("", "/") and parts.scheme != "locate":
-        if parts.scheme in ("norm", "udp", "inproc", "tcp", "tls"):
-            raise ConfigError(f"{url!r} has a path, {parts.path!r}, which means nothing here")
-        options["path"] = unquote(parts.path)
-    for name, text in parse_qsl(parts.query, keep_blank_values=True):
-        name = _LOCATE_NAMES.get(name, name) if parts.scheme == "locate" else name
-        if name in options:
-            raise ConfigError(f"{name} appears twice in {url!r}: give it once")
-        options[name] = _value_of(name, text)
-    return options
-
-
-def _is_group(host: str | None) -> bool:
-    try:
-        return host is None or ipaddress.ip_address(host).is_multicast
-    except ValueError:
-        return False
-
-
-def _value_of(name: str, text: str) -> Any:
-    field = _FIELDS.get(name)
-    if name == "profile":
-        return text
-    if name == "key":
-        raise ConfigError(
-            "a key does not belong into a URL, which others see: use key_file, or key as an argument"
-        )
-    if field is None or name == "scheme":
-        raise unknown_option(name, _FIELDS.keys() - {"scheme", "key"}, " in the URL")
-    if field.type in (str, str | None) or get_origin(field.type) is Literal:
-        return text
-    if field.type is bool:
-        if text not in ("true", "false"):
-            raise ConfigError(f"{name} is {text!r} in the URL, and must be true or false")
-        return text == "true"
-    kind = int if field.type in WHOLE else float
-    try:
-        return kind(text)
-    except ValueError:
-        raise ConfigError(f"{name} is {text!r} in the URL, and must be a number") from None

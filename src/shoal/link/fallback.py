@@ -5,8 +5,9 @@ import logging
 from dataclasses import dataclass
 
 from shoal.config import ConnectionConfig
-from shoal.config.connection import LINK_FIELDS
+from shoal.config.connection import OPTIONS
 from shoal.config.keys import keys_of
+from shoal.config.option import On
 from shoal.errors import LinkError
 from shoal.link.address import LOOPBACK, Target
 from shoal.messages import link as notices
@@ -50,7 +51,7 @@ def stand_in(config: ConnectionConfig, why: str) -> StandIn:
         if getattr(config, field.name) != field.default
     }
     del asked["when_no_multicast"]
-    only = [name for name in asked if name not in LINK_FIELDS]
+    only = [name for name in asked if not OPTIONS[name].on & On.LINKS]
     if keys_of(config.key, config.key_file) is not None:
         only.append("a key")
     if only:
