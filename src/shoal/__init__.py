@@ -23,17 +23,12 @@ if TYPE_CHECKING:
         BacklogDropped,
         Event,
         EventsDropped,
-        LinkDown,
         LinkFailed,
-        LinkReconnecting,
-        LinkRefused,
-        LinkUp,
         MemberJoined,
         MemberLeft,
         MemberSlow,
         MessagesLost,
         NodeIdChanged,
-        Roamed,
         StoreDown,
         StoreUp,
         SubscriptionsChanged,
@@ -91,6 +86,7 @@ if TYPE_CHECKING:
         TransactionRolledBackError,
         TrimmedError,
     )
+    from shoal.link.events import LinkDown, LinkReconnecting, LinkRefused, LinkUp, Roamed
     from shoal.link.state import LinkState, NetworkLink, NetworkNode
     from shoal.selector import CorrelationFilter, Selector
     from shoal.types import Byte, Double, Float, Int, Long, Short
@@ -103,17 +99,12 @@ _HOMES = {
         "BacklogDropped",
         "Event",
         "EventsDropped",
-        "LinkDown",
         "LinkFailed",
-        "LinkReconnecting",
-        "LinkRefused",
-        "LinkUp",
         "MemberJoined",
         "MemberLeft",
         "MemberSlow",
         "MessagesLost",
         "NodeIdChanged",
-        "Roamed",
         "StoreDown",
         "StoreUp",
         "SubscriptionsChanged",
@@ -125,6 +116,7 @@ _HOMES = {
     "bus.subscription": ("Subscription",),
     "bus.sync": ("Bus", "connect", "listen"),
     "bus.transactions": ("Transaction",),
+    "link.events": ("LinkDown", "LinkReconnecting", "LinkRefused", "LinkUp", "Roamed"),
     "link.state": ("LinkState", "NetworkLink", "NetworkNode"),
     "errors": (
         "BacklogError",

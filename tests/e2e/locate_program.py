@@ -5,7 +5,7 @@ import sys
 from typing import Any
 
 import shoal
-from shoal.bus.events import LinkDown
+from shoal.link.events import LinkDown
 from shoal.link.registry_client import RegistryClient
 
 

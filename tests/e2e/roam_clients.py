@@ -26,7 +26,8 @@ from pathlib import Path
 from typing import Any
 
 import shoal
-from shoal.bus.events import MessagesLost, Roamed
+from shoal.bus.events import MessagesLost
+from shoal.link.events import Roamed
 from shoal.link.registry_client import RegistryClient
 
 DOMAIN = "roam-clients"

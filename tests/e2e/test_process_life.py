@@ -5,8 +5,9 @@ import textwrap
 import time
 
 import pytest
-from conftest import StartPeers
 from programs import Program, loopback_url, run_script
+
+from conftest import StartPeers
 
 URLS = {"inproc": lambda: "inproc://life", "norm": loopback_url}
 

@@ -14,10 +14,11 @@ from pathlib import Path
 import pytest
 
 import shoal
-from shoal.bus.events import LinkDown, LinkUp, MessagesLost, Roamed
+from shoal.bus.events import MessagesLost
 from shoal.cli.token import new
 from shoal.config.tokens import read_token
 from shoal.errors import LinkError
+from shoal.link.events import LinkDown, LinkUp, Roamed
 from shoal.link.registry_client import RegistryClient
 
 PATIENCE_S = 30.0

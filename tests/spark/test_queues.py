@@ -1,8 +1,7 @@
 """Queues as source and sink of a real Spark: each message once."""
 
-from conftest import finish
-
 import shoal
+from conftest import finish
 
 
 def run(frame, store, checkpoint):

@@ -73,6 +73,7 @@ from shoal.config import (
     split_client,
     split_roles,
 )
+from shoal.config.target import target_of
 from shoal.errors import (
     ClosedError,
     ConfigError,
@@ -81,7 +82,6 @@ from shoal.errors import (
     NoStoreError,
     StoreError,
 )
-from shoal.link.address import target_of
 from shoal.link.admission import Admit
 from shoal.messages import bus as notices
 from shoal.selector import CorrelationFilter, Selector

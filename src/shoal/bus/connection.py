@@ -27,8 +27,7 @@ from shoal.bus.arguments import (
     selector_of,
 )
 from shoal.bus.client_ids import Claim
-from shoal.bus.descriptors import check_descriptors
-from shoal.bus.events import Event, EventLog, LinkDown, LinkUp
+from shoal.bus.events import Event, EventLog
 from shoal.bus.forks import Birth
 from shoal.bus.log_limit import LogLimit
 from shoal.bus.opening import Opening
@@ -37,12 +36,13 @@ from shoal.bus.readers import IsDone, nobody
 from shoal.bus.replies import Replies
 from shoal.bus.statistics import Statistics, of_links
 from shoal.bus.store_waits import ask
-from shoal.bus.threads import check_room
 from shoal.bus.undelivered import Undelivered
 from shoal.config import ClientConfig, ConnectionConfig, QueueFull
 from shoal.config import resolve as resolve_url
 from shoal.config.connection import UDP_SEGMENT_BYTES
 from shoal.config.keys import keys_of
+from shoal.config.target import Target, target_of
+from shoal.descriptors import check_descriptors
 from shoal.errors import (
     ClosedError,
     ConfigError,
@@ -50,7 +50,8 @@ from shoal.errors import (
     LinkError,
     ShoalError,
 )
-from shoal.link.address import Target, resolve, target_of
+from shoal.link.address import resolve
+from shoal.link.events import LinkDown, LinkUp
 from shoal.link.fallback import StandIn, stand_in
 from shoal.link.group import Group
 from shoal.link.keeper import Keeper
@@ -60,6 +61,7 @@ from shoal.messages import bus as notices
 from shoal.messages import named
 from shoal.selector import CorrelationFilter, Selector
 from shoal.system import after_fork
+from shoal.threads import check_room
 
 if TYPE_CHECKING:
     from shoal.bus.persistent import Persistence

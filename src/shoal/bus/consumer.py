@@ -20,9 +20,9 @@ from shoal.bus.store_channel import StoreChannel
 from shoal.bus.store_consumer import Inbox
 from shoal.bus.store_session import Body, Done
 from shoal.bus.store_waits import ask
-from shoal.bus.threads import start
 from shoal.errors import ClosedError, LeaseError, ShoalError, StoreError
 from shoal.signals import SIGNAL_S
+from shoal.threads import start
 
 #: About how many bytes are ahead of a reader: so many, or so many for each message of `prefetch`.
 PREFETCH_BYTES, PREFETCH_BYTES_EACH = 1 << 20, 2048

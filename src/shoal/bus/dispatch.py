@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from shoal import _core
 from shoal._core import Message
-from shoal.bus.threads import start
 from shoal.system import Readable
+from shoal.threads import start
 
 if TYPE_CHECKING:
     from shoal.bus.retained import Source

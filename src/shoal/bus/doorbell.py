@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 from shoal import _core
 from shoal.bus.operations import Operation
-from shoal.bus.threads import start
 from shoal.system import Readable
+from shoal.threads import start
 
 if TYPE_CHECKING:
     from shoal.bus.retained import Source

@@ -13,6 +13,7 @@ from threading import Lock
 from typing import Any
 
 from shoal.bus.log_limit import LogLimit
+from shoal.link.events import LinkDown, LinkEvent, LinkReconnecting, LinkRefused, LinkUp
 from shoal.messages import Line
 from shoal.messages import bus as notices
 from shoal.messages import link as link_notices
@@ -123,80 +124,6 @@ class LinkFailed:
 
 
 @dataclass(frozen=True, slots=True)
-class LinkUp:
-    """A link with one other program carries messages, or a group was joined."""
-
-    #: The address it was made for: the one connected to, the one listened at, or the group.
-    link: str
-    #: The node id of the other end; 0 of a group.
-    node: int
-    #: The address of the other end; of a group, our own.
-    address: str
-    #: It goes on where the connection before it broke, and nothing is missing; a group was joined again.
-    resumed: bool
-    #: The name that the other end proved by its certificate; empty where it was not asked for one.
-    identity: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class LinkDown:
-    """The connection of a link is gone, or the interface that leads to a group.
-
-    Unless the other end left, messages are kept for it for `resume_s`. A group is joined again when its
-    interface is there.
-    """
-
-    #: The address it was made for.
-    link: str
-    #: The node id of the other end; 0 of a group.
-    node: int
-    #: The address of the other end; of a group, our own.
-    address: str
-    #: What happened.
-    why: str
-    #: The other end said goodbye, or this one did.
-    left: bool
-
-
-@dataclass(frozen=True, slots=True)
-class LinkReconnecting:
-    """A link is not up, and is tried again."""
-
-    #: The address to connect to.
-    link: str
-    #: After this many seconds.
-    delay_s: float
-    #: Why the attempt before failed.
-    why: str
-
-
-@dataclass(frozen=True, slots=True)
-class Roamed:
-    """The program is connected to another daemon than before."""
-
-    #: The address that `connect` was given.
-    link: str
-    #: The daemon before.
-    from_url: str
-    #: The daemon now.
-    to_url: str
-    #: The link broke, the daemon was silent, full or left, or another one answers faster.
-    why: str
-
-
-@dataclass(frozen=True, slots=True)
-class LinkRefused:
-    """A program connected and was not let in."""
-
-    #: The address listened at.
-    link: str
-    #: The address it came from.
-    address: str
-    #: Why.
-    why: str
-
-
-@dataclass(frozen=True, slots=True)
 class EventsDropped:
     """Events before the next one are gone: the program did not take them, and 10,000 newer ones came."""
 
@@ -245,11 +172,7 @@ Event = (
     | Unreadable
     | NodeIdChanged
     | LinkFailed
-    | LinkUp
-    | LinkDown
-    | LinkReconnecting
-    | LinkRefused
-    | Roamed
+    | LinkEvent
     | EventsDropped
     | StoreUp
     | StoreDown
@@ -376,7 +299,7 @@ class EventLog:
     def refill(
         self,
         take: Callable[[], list[tuple[str, int, dict[str, Any]]] | None],
-        take_links: Callable[[], list[Event]] = list,
+        take_links: Callable[[], list[LinkEvent]] = list,
     ) -> bool:
         """Add what the extension module has, and what became of links; false once there will be no more.
 
@@ -385,7 +308,8 @@ class EventLog:
         # One at a time, so that they stay in order.
         with self._lock:
             taken = take()
-            members, links = taken or [], []
+            members: list[tuple[str, int, dict[str, Any]]] = taken or []
+            links: list[LinkEvent] = []
             # Until nothing is between the two: a member that left before a link was down is known then.
             for _ in range(_LOOKS_MAX):
                 if not (found := take_links()):

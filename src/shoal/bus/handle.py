@@ -6,7 +6,7 @@ from shoal.bus.arguments import check_cost
 from shoal.bus.connection import Connection
 from shoal.bus.statistics import Statistics
 from shoal.config import ConnectionConfig
-from shoal.link.address import target_of
+from shoal.config.target import target_of
 from shoal.link.admission import Admit
 from shoal.link.state import LinkState, NetworkLink, NetworkNode
 

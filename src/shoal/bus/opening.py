@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Callable
 
-from shoal.bus.threads import start
+from shoal.threads import start
 
 
 class Opening:

@@ -14,8 +14,8 @@ from typing import TypeVar
 from shoal.bus import events
 from shoal.bus.connection import Connection
 from shoal.bus.undelivered import UNSETTLED, Undelivered, lacks, listed, lost, unconfirmed, unreached
+from shoal.config.target import Target
 from shoal.errors import FlushError, LinkError, LinkRefusedError
-from shoal.link.address import Target
 from shoal.link.dialler import Dialler
 
 T = TypeVar("T")

@@ -18,8 +18,8 @@ from shoal import _core
 from shoal.bus.outbox import Outbox
 from shoal.bus.store_chain import FULL_CHECK_S
 from shoal.bus.store_session import Done
-from shoal.bus.threads import start
 from shoal.errors import ShoalError
+from shoal.threads import start
 
 #: Appends a message, and returns its number.
 Add = Callable[[], int]

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from shoal import _core
 from shoal.bus import operations
-from shoal.bus.events import BacklogDropped, LinkUp, StoreDown, StoreUp
+from shoal.bus.events import BacklogDropped, StoreDown, StoreUp
 from shoal.bus.log_limit import LogLimit
 from shoal.bus.memory_owner import OWNER, Election
 from shoal.bus.readers import IsDone
@@ -40,13 +40,14 @@ from shoal.bus.store_protocol import (
     session_topic,
 )
 from shoal.bus.store_session import Body, Done, Session
-from shoal.bus.threads import start
 from shoal.bus.waiting import run
 from shoal.config import ConnectionConfig
+from shoal.config.target import Target, target_of
 from shoal.errors import ClosedError, ConfigError, FullError, ShoalError, StoreDeniedError, StoreError
-from shoal.link.address import Target, target_of
+from shoal.link.events import LinkUp
 from shoal.messages import bus as notices
 from shoal.messages import named
+from shoal.threads import start
 
 if TYPE_CHECKING:
     from shoal.bus.connection import Connection

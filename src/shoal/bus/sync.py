@@ -66,8 +66,8 @@ from shoal.config import (
     split_client,
     split_roles,
 )
+from shoal.config.target import target_of
 from shoal.errors import ConfigError, LinkError, NoReplyError
-from shoal.link.address import target_of
 from shoal.link.admission import Admit
 from shoal.messages import bus as notices
 from shoal.selector import CorrelationFilter, Selector

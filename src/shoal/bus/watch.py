@@ -5,8 +5,8 @@ import weakref
 
 from shoal import _core
 from shoal.bus.connection import Connection
-from shoal.bus.threads import start
 from shoal.system import Readable
+from shoal.threads import start
 
 
 class Watch:

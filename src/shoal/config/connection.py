@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from typing import Literal, TypedDict
 
 from shoal import _core
+from shoal.config import schemes
 from shoal.config.checks import Checked
 from shoal.config.fingerprints import fingerprint_bytes
 from shoal.config.keys import check_key
 from shoal.config.norm import Congestion
 from shoal.config.option import On, check_ranges, option, options_of
+from shoal.config.target import HOSTS, LOOPBACK, Target, target_of
 from shoal.errors import ConfigError
-from shoal.link import transport
-from shoal.link.address import HOSTS, LOOPBACK, Target, target_of
 
 #: Default group; a domain other than the default one gets a group of its own beside it.
 DEFAULT_GROUP = "239.192.74.1"
@@ -39,7 +39,7 @@ FOR_EVER_S = 1e9
 WhenNoMulticast = Literal["error", "tcp"]
 #: What a subscription does when its reader falls behind.
 QueueFull = Literal["block", "drop_new", "drop_old"]
-_SCHEMES = ("norm", "udp", *transport.SCHEMES, "locate", "inproc")
+_SCHEMES = ("norm", "udp", *schemes.SCHEMES, "locate", "inproc")
 #: What URLs look like.
 LOOKS = (
     "norm://, udp://, tcp://host:port, tls://host:port, ws://host:port, wss://host:port, "
@@ -199,7 +199,7 @@ class ConnectionConfig(Checked):
     seeds: str | None = option(None, On.NORM | _LINKS)
 
     def __post_init__(self) -> None:
-        if self.scheme not in _SCHEMES and not transport.is_registered(self.scheme):
+        if self.scheme not in (*_SCHEMES, *schemes.registered):
             other = _OTHERS.get(self.scheme)
             hint = f"Shoal does not speak with {other}. Use" if other else "use"
             raise ConfigError(f"unknown scheme {self.scheme!r}: {hint} {LOOKS}")
@@ -245,7 +245,7 @@ class ConnectionConfig(Checked):
         places = [place.strip() for place in (self.host or "").split(",")]
         fine = all(re.fullmatch(r"(\[[0-9a-fA-F:.]+\]|[^:\[\]]+)(:\d{1,5})?", place) for place in places)
         self.check("host", bool(self.host) and fine, wanted)
-        self.check("transport", self.transport in (None, *transport.SCHEMES), ", ".join(transport.SCHEMES))
+        self.check("transport", self.transport in (None, *schemes.SCHEMES), ", ".join(schemes.SCHEMES))
 
     def _check_norm(self) -> None:
         """Ask the engine what its options may be; where they mean nothing they have their defaults."""
@@ -313,7 +313,7 @@ class ConnectionConfig(Checked):
         named = [seed.strip() for seed in (self.seeds or "").split(",")]
         found = [target_of(seed if "://" in seed else f"tcp://{seed}", self.port) for seed in named if seed]
         for target in found:
-            if target.scheme not in transport.SCHEMES and not transport.is_registered(target.scheme):
+            if target.scheme not in (*schemes.SCHEMES, *schemes.registered):
                 raise ConfigError(f"seeds has {target.url!r}, which is not the URL of a link: use host:port")
         return tuple(found)
 

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from shoal.config import ConnectionConfig, resolve, resolve_listening
 from shoal.config.checks import Checked, unknown_option
 from shoal.config.connection import DEFAULT_DOMAIN
+from shoal.config.schemes import SCHEMES
 from shoal.console.config import ConsoleConfig
 from shoal.daemon.host_config import HostConfig
 from shoal.daemon.places import line_of
 from shoal.errors import ConfigError, ShoalError
 from shoal.link.admission import Allowed
-from shoal.link.transport import SCHEMES
 from shoal.monitor.config import HttpConfig
 from shoal.registry.config import RegistryConfig
 from shoal.store import StoreConfig

@@ -9,13 +9,14 @@ import time
 from typing import TYPE_CHECKING, Any, Self
 
 from shoal import _core
-from shoal.bus.events import Event, LinkDown, LinkUp, MessagesLost
+from shoal.bus.events import Event, MessagesLost
 from shoal.bus.sync import Bus
 from shoal.daemon.config import DaemonConfig
 from shoal.daemon.links import Links
 from shoal.daemon.parts import Parts
 from shoal.errors import ConfigError
 from shoal.link.directory import Load, Record
+from shoal.link.events import LinkDown, LinkUp
 from shoal.messages import daemon as notices
 from shoal.messages import link as link_notices
 from shoal.monitor.backlogs import store_status

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from shoal.bus.connection import LEAVE_S, Connection
 from shoal.config.keys import keys_of
+from shoal.config.target import HOSTS, target_of
 from shoal.daemon.config import LinkConfig
 from shoal.errors import ShoalError
-from shoal.link.address import HOSTS, target_of
 from shoal.link.admission import Allowed
 from shoal.link.dialler import Dialler
 from shoal.link.directory import Edge, Endpoint

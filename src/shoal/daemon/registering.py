@@ -11,7 +11,6 @@ import threading
 import time
 from collections.abc import Callable
 
-from shoal.bus.threads import start
 from shoal.daemon.guard import Guard
 from shoal.daemon.mesh import wanted
 from shoal.errors import LinkError, ShoalError
@@ -21,6 +20,7 @@ from shoal.link.directory import STAMP_BYTES, Record, open_stamp
 from shoal.link.keeper import Keeper
 from shoal.link.registry_client import Listing, RegistryClient
 from shoal.messages import registry as notices
+from shoal.threads import start
 
 log = logging.getLogger("shoal.daemon")
 

@@ -10,12 +10,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
 
-from shoal.bus.descriptors import limit
 from shoal.daemon import notify
 from shoal.daemon.config import DaemonConfig, load
 from shoal.daemon.daemon import Daemon
 from shoal.daemon.logs import Logs
 from shoal.daemon.running import Running
+from shoal.descriptors import limit
 from shoal.errors import ShoalError
 from shoal.messages import daemon as notices
 from shoal.system import raise_descriptor_limit

@@ -4,10 +4,10 @@ import datetime
 from pathlib import Path
 
 from shoal.config import ConnectionConfig
+from shoal.config.target import HOSTS
 from shoal.doctor.domain import Heard
 from shoal.doctor.machine import Machine
 from shoal.doctor.report import Finding
-from shoal.link.address import HOSTS
 
 #: A certificate that ends so soon is to be renewed now.
 _RENEW_BEFORE = datetime.timedelta(days=30)

@@ -12,7 +12,7 @@ from typing import Any
 
 from shoal.bus import inside
 from shoal.bus.client_ids import bus_topic, has_others, jms_topic
-from shoal.bus.events import Event, LinkDown, LinkFailed, LinkRefused, MessagesLost, StoreDown, Unreadable
+from shoal.bus.events import Event, LinkFailed, MessagesLost, StoreDown, Unreadable
 from shoal.bus.store_protocol import TEMPORARY
 from shoal.bus.subscription import Subscription
 from shoal.bus.sync import Bus, connect
@@ -26,6 +26,7 @@ from shoal.errors import (
 )
 from shoal.jms.destination import Destination
 from shoal.jms.failures import translating
+from shoal.link.events import LinkDown, LinkRefused
 from shoal.messages import jms as notices
 from shoal.types import is_text
 

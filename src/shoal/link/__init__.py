@@ -4,7 +4,7 @@ What travels on a link is the extension's business. Nothing here touches a messa
 are for people who carry links over something of their own.
 """
 
-from shoal.link.address import Target
+from shoal.config.target import Target
 from shoal.link.admission import Admit, Guest
 from shoal.link.state import LinkState
 from shoal.link.transport import Channel, Listening, Transport, register

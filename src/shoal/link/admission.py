@@ -15,10 +15,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-from shoal.bus.threads import start
 from shoal.errors import ConfigError, LinkRefusedError
 from shoal.messages import link as notices
 from shoal.messages import named
+from shoal.threads import start
 
 #: Guests that wait to be decided about, at the most; beyond it they have to come again.
 WAITING_MAX = 128

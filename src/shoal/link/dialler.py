@@ -17,7 +17,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 from shoal import _core
-from shoal.link.address import Target
+from shoal.config.target import Target
 from shoal.link.backoff import Backoff
 from shoal.link.redirect import places_of
 from shoal.link.state import State

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from shoal.config.target import HOSTS, Target
 from shoal.errors import LinkError
-from shoal.link.address import HOSTS, Target
 
 #: The datagram: magic, version, three zero bytes, domain, registry, stamp, echo.
 _STAMP = struct.Struct("!4sB3x8s8sQ8s")

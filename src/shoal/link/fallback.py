@@ -8,8 +8,8 @@ from shoal.config import ConnectionConfig
 from shoal.config.connection import OPTIONS
 from shoal.config.keys import keys_of
 from shoal.config.option import On
+from shoal.config.target import LOOPBACK, Target
 from shoal.errors import LinkError
-from shoal.link.address import LOOPBACK, Target
 from shoal.messages import link as notices
 
 log = logging.getLogger("shoal.link")

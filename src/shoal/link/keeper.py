@@ -14,17 +14,17 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Union
 
 from shoal import _core
-from shoal.bus.events import Event, LinkDown, LinkReconnecting, LinkRefused, LinkUp
-from shoal.bus.threads import start
-from shoal.config import ConnectionConfig
+from shoal.config import ConnectionConfig, schemes
+from shoal.config.target import Target
 from shoal.errors import ClosedError, ConfigError, LinkError, LinkRefusedError
 from shoal.link import transport
-from shoal.link.address import Target, is_address, resolve
+from shoal.link.address import is_address, resolve
 from shoal.link.admission import Decide
 from shoal.link.backoff import Backoff
 from shoal.link.certificates import replace_tls, tls_of
 from shoal.link.congestion import ask_for
 from shoal.link.dialler import Dialler
+from shoal.link.events import LinkDown, LinkEvent, LinkReconnecting, LinkRefused, LinkUp
 from shoal.link.listeners import Listeners
 from shoal.link.meeting import Meeting
 from shoal.link.pump import Pump
@@ -33,6 +33,7 @@ from shoal.link.state import LinkState, State
 from shoal.link.transport import Channel, Listening, Transport
 from shoal.link.words import plain, words
 from shoal.system import Readable
+from shoal.threads import start
 
 if TYPE_CHECKING:
     from shoal.link.locating import Locator
@@ -69,7 +70,7 @@ class Keeper:
         #: Held while it is heard what became of links, and done what follows.
         self._hearing = threading.RLock()
         #: What was not taken yet: no more than the extension tells at once.
-        self._events: collections.deque[Event] = collections.deque()
+        self._events: collections.deque[LinkEvent] = collections.deque()
         self._diallers: list[Dialler] = []
         self._listeners = Listeners(links, config)
         #: Where the other end of each connection is that carries messages, and as which link.
@@ -141,7 +142,7 @@ class Keeper:
         """Find something out about daemons, on a thread of its own."""
         self._find(time.monotonic(), dialler, find)
 
-    def tell(self, event: Event) -> None:
+    def tell(self, event: LinkEvent) -> None:
         """Tell the program."""
         self._say(event)
 
@@ -185,14 +186,14 @@ class Keeper:
                 "on it would be missing behind every other link; give it a connection of its own, "
                 "shoal.connect('udp://…')"
             )
-        if scheme not in transport.SCHEMES and not transport.is_registered(scheme):
+        if scheme not in (*schemes.SCHEMES, *schemes.registered):
             raise ConfigError(
                 f"{target.url!r} is not the URL of a link: use tcp://, tls://, ws:// or wss://host:port, or "
                 "a scheme that shoal.link.register knows"
             )
         if scheme == "tls" and self._tls is None:
             self._tls = tls_of(self._config)
-        if scheme not in transport.SOCKETS and scheme not in self._transports:
+        if scheme not in schemes.SOCKETS and scheme not in self._transports:
             self._transports[scheme] = transport.make(scheme, self._config)
 
     def meet(self, place: Target) -> Meeting:
@@ -358,7 +359,7 @@ class Keeper:
             return set()
         return {session["publisher"] for session in self._links.states() if session["connection"]}
 
-    def take_events(self) -> list[Event]:
+    def take_events(self) -> list[LinkEvent]:
         """What became of links, and nobody took yet; on whatever thread."""
         with self._hearing:
             with contextlib.suppress(ClosedError):
@@ -442,7 +443,7 @@ class Keeper:
 
     def _reach(self, now: float, dialler: Dialler) -> None:
         target = dialler.target
-        if target.scheme in transport.SOCKETS:
+        if target.scheme in schemes.SOCKETS:
             if dialler.addresses or is_address(target.host):
                 dialler.addresses = dialler.addresses or [target.host]
                 self._dial(now, dialler)
@@ -572,7 +573,7 @@ class Keeper:
         if not dialler.addresses and not given_up:
             self._say(LinkReconnecting(dialler.url, delay_s, dialler.why))
 
-    def _say(self, event: Event) -> None:
+    def _say(self, event: LinkEvent) -> None:
         if not self._stopped:
             self._events.append(event)
 

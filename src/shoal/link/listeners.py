@@ -11,14 +11,15 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from shoal import _core
-from shoal.bus.descriptors import KEPT_FREE, limit, room_left
-from shoal.bus.events import LinkRefused
 from shoal.config import ConnectionConfig
+from shoal.config.target import Target
+from shoal.descriptors import KEPT_FREE, limit, room_left
 from shoal.errors import ClosedError, ConfigError, LinkError
 from shoal.link import forks
-from shoal.link.address import Target, resolve
+from shoal.link.address import resolve
 from shoal.link.admission import WAITING_MAX, Decide, Doorkeeper, Guest, Verdict, check_admit
 from shoal.link.certificates import check_listening
+from shoal.link.events import LinkRefused
 from shoal.link.state import LinkState
 from shoal.link.transport import Listening, Transport
 from shoal.link.words import words

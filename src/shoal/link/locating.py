@@ -18,9 +18,9 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from shoal.config.connection import REGISTRY_PORT
+from shoal.config.target import Target
 from shoal.config.tokens import TokenSource
 from shoal.errors import LinkError, LinkRefusedError, ShoalError
-from shoal.link.address import Target
 from shoal.link.directory import endpoint_of
 from shoal.link.registry_client import Candidate, Located, RegistryClient
 

@@ -13,7 +13,7 @@ No sockets or threads of its own.
 import logging
 from collections.abc import Callable
 
-from shoal.link.address import Target
+from shoal.config.target import Target
 from shoal.link.dialler import Dialler
 from shoal.messages import link as notices
 

@@ -9,9 +9,9 @@ import socket
 import threading
 from collections.abc import Callable
 
-from shoal.bus.threads import start
 from shoal.errors import LinkError, LinkRefusedError
 from shoal.link.transport import Channel
+from shoal.threads import start
 
 #: Given to a channel at once.
 PIECE_BYTES = 256 << 10

@@ -2,8 +2,8 @@
 
 import contextlib
 
+from shoal.config.target import HOSTS, Target, target_of
 from shoal.errors import ConfigError
-from shoal.link.address import HOSTS, Target, target_of
 
 
 def places_of(text: str, like: Target) -> list[Target]:

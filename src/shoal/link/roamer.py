@@ -22,7 +22,7 @@ import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from shoal.link.address import Target
+from shoal.config.target import Target
 from shoal.link.registry_client import Candidate, Located
 
 #: Silence of a daemon after which the program looks for another one.

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from shoal.bus.events import Event, Roamed
-from shoal.link.address import Target
+from shoal.config.target import Target
+from shoal.link.events import LinkEvent, Roamed
 from shoal.link.registry_client import Located
 from shoal.link.roamer import Leave, Locate, Measure, Open, Roamer
 
@@ -54,7 +54,7 @@ class Owner(Protocol):
     def heard(self) -> dict[int, float]:
         """How many seconds ago each node was heard."""
 
-    def tell(self, event: Event) -> None:
+    def tell(self, event: LinkEvent) -> None:
         """Tell the program."""
 
 

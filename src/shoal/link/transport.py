@@ -20,8 +20,9 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from shoal.config import schemes
+from shoal.config.target import Target
 from shoal.errors import ConfigError
-from shoal.link.address import Target
 
 if TYPE_CHECKING:
     from shoal.config import ConnectionConfig
@@ -29,11 +30,6 @@ if TYPE_CHECKING:
 #: Anything that bytes can be read from.
 Buffer = bytes | bytearray | memoryview
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*")
-#: What is carried by sockets of the library's own.
-SOCKETS = ("tcp", "tls")
-#: What the library carries itself.
-SCHEMES = (*SOCKETS, "ws", "wss")
-_TAKEN = (*SCHEMES, "norm", "udp", "inproc", "locate")
 
 
 class Channel(abc.ABC):
@@ -149,16 +145,12 @@ def register(scheme: str, factory: Factory) -> None:
     """
     if not isinstance(scheme, str) or not _SCHEME.fullmatch(scheme):
         raise ConfigError(f"scheme is {scheme!r}, and must be small letters, digits, +, - or .")
-    if scheme in _TAKEN:
+    if scheme in schemes.TAKEN:
         raise ConfigError(f"scheme is {scheme!r}, which Shoal has itself: choose another name")
     if not callable(factory):
         raise TypeError(f"factory is {factory!r}, and must be a function or a class that makes a transport")
     _factories[scheme] = factory
-
-
-def is_registered(scheme: str) -> bool:
-    """Whether a transport is registered under a scheme."""
-    return scheme in _factories
+    schemes.registered.add(scheme)
 
 
 def make(scheme: str, config: "ConnectionConfig") -> Transport:

@@ -17,11 +17,12 @@ import urllib.request
 import weakref
 from urllib.parse import unquote, urlsplit
 
-from shoal.bus.descriptors import KEPT_FREE, limit
 from shoal.config import ConnectionConfig
+from shoal.config.target import Target
+from shoal.descriptors import KEPT_FREE, limit
 from shoal.errors import ConfigError, LinkError, LinkRefusedError
 from shoal.link import forks
-from shoal.link.address import Target, resolve
+from shoal.link.address import resolve
 from shoal.link.certificates import check_listening, context_of
 from shoal.link.congestion import tune
 from shoal.link.handshakes import Handshakes

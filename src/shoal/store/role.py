@@ -27,9 +27,9 @@ from shoal.bus.inside import begin_instead, join_beside
 from shoal.bus.sync import Bus
 from shoal.config import ConnectionConfig
 from shoal.config.access import AccessFile
+from shoal.config.target import LOOPBACK, Target
 from shoal.config.tokens import Principals
 from shoal.errors import ConfigError, StoreError, StoreFailedError
-from shoal.link.address import LOOPBACK, Target
 from shoal.messages import store as notices
 from shoal.store import holds
 from shoal.store.asking import Asker

@@ -419,7 +419,7 @@ def listening(
     connection: ConnectionConfig, host: str, port: int, certificate: Certificate | None
 ) -> tuple[Bus, str]:
     """A bus to which clients connect by TCP, over TLS where there is a certificate, and where."""
-    from shoal.link.address import Target
+    from shoal.config.target import Target
 
     scheme = "tcp" if certificate is None else "tls"
     cert, key = (None, None) if certificate is None else certificate

@@ -13,7 +13,7 @@ from websockets.protocol import State
 from websockets.typing import Subprotocol
 from websockets.uri import parse_uri
 
-from shoal.link.address import target_of
+from shoal.config.target import target_of
 
 VERSION = 3
 #: Kinds of blocks; those of lanes follow `LANES`.

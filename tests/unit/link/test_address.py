@@ -2,8 +2,9 @@
 
 import pytest
 
+from shoal.config.target import Target, target_of
 from shoal.errors import ConfigError, LinkError
-from shoal.link.address import Target, resolve, target_of
+from shoal.link.address import resolve
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from shoal.link.address import Target
+from shoal.config.target import Target
 from shoal.link.backoff import Backoff
 from shoal.link.dialler import Dialler
 

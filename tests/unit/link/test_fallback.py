@@ -13,8 +13,8 @@ import shoal
 from shoal.bus import connection as bus_connection
 from shoal.config import ConnectionConfig, resolve
 from shoal.config.keys import new_key
+from shoal.config.target import Target
 from shoal.errors import LinkError
-from shoal.link.address import Target
 from shoal.link.backoff import Backoff
 from shoal.link.dialler import Dialler
 from shoal.link.fallback import stand_in

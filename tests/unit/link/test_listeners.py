@@ -3,7 +3,7 @@
 from typing import Any
 
 from shoal.config import ConnectionConfig
-from shoal.link.address import Target
+from shoal.config.target import Target
 from shoal.link.listeners import FULL_EVERY_S, Listeners
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from shoal.link.address import Target
+from shoal.config.target import Target
 from shoal.link.directory import Endpoint
 from shoal.link.registry_client import Candidate, Located
 from shoal.link.roamer import (
