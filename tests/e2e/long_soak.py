@@ -7,11 +7,10 @@ import time
 
 import lab as laboratory
 import pytest
+from conftest import StartPeers
 from programs import Peer
 from test_delivery import meet, whole
 from test_lan import LAN, OnHost, lan, on  # noqa: F401  fixtures
-
-from conftest import StartPeers
 
 OVERLOAD_S = 120
 #: What a program may grow by once it is warm, though it is offered far more than anybody can take.

@@ -1,10 +1,9 @@
 """`shoal.aio` in processes of its own: delivery, requests, cancellation, closing."""
 
 import pytest
+from conftest import StartPeers
 from programs import Program, run_script
 from test_delivery import whole
-
-from conftest import StartPeers
 
 HEAD = """
 import asyncio, sys, time

@@ -3,9 +3,8 @@
 import time
 
 import pytest
-from programs import Failure, Peer, Program, run_script
-
 from conftest import StartPeers
+from programs import Failure, Peer, Program, run_script
 
 MIXED = [16, 64, 1400, 1401, 20_000, 300_000, 100, 5_000_000, 0, 4096]
 

@@ -1,9 +1,8 @@
 """Leaving: whoever keeps up gets everything, and whoever does not is named."""
 
+from conftest import StartPeers
 from programs import Program, run_script
 from test_delivery import whole
-
-from conftest import StartPeers
 
 PUBLISH = """
 import sys, shoal

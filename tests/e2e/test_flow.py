@@ -5,11 +5,10 @@ import socket
 import time
 
 import pytest
+from conftest import StartPeers
 from idle import measure
 from programs import Failure, Peer
 from test_delivery import meet, whole
-
-from conftest import StartPeers
 
 #: What a connection may need beside what its bounds name: interpreter, thread stacks, allocator.
 SLACK_BYTES = 60 << 20

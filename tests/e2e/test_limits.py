@@ -4,10 +4,9 @@ import signal
 import time
 
 import pytest
+from conftest import StartPeers
 from programs import Peer
 from test_delivery import meet, whole
-
-from conftest import StartPeers
 
 MB = 1_000_000
 #: Bound of one message, and of all parts together.

@@ -5,9 +5,8 @@ import textwrap
 import time
 
 import pytest
-from programs import Program, loopback_url, run_script
-
 from conftest import StartPeers
+from programs import Program, loopback_url, run_script
 
 URLS = {"inproc": lambda: "inproc://life", "norm": loopback_url}
 

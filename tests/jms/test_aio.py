@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from conftest import NON_PERSISTENT, PATIENCE_S
 
 import shoal
-from conftest import NON_PERSISTENT, PATIENCE_S
 from shoal import jms
 from shoal.jms import aio
 from shoal.jms.feeds import StoreFeed

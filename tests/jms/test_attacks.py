@@ -6,10 +6,10 @@ import threading
 from pathlib import Path
 
 import pytest
+from conftest import NON_PERSISTENT, PATIENCE_S, World
 from waiting import until
 
 import shoal
-from conftest import NON_PERSISTENT, PATIENCE_S, World
 from shoal import jms
 from shoal.jms import aio
 

@@ -6,8 +6,8 @@ import time
 from typing import Any
 
 import pytest
-
 from conftest import NON_PERSISTENT, PATIENCE_S, World
+
 from shoal import codecs, jms, types
 
 

@@ -1,8 +1,8 @@
 """Sections 3.8.1.1 to 3.8.1.3: what a selector is true of. `crates/selector` has the tests of its grammar."""
 
 import pytest
-
 from conftest import PATIENCE_S, World
+
 from shoal import jms
 
 #: Of a message with the properties below.

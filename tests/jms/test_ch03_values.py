@@ -5,8 +5,8 @@ from functools import partial
 from typing import Any
 
 import pytest
-
 from conftest import PATIENCE_S, World
+
 from shoal import jms, types
 
 #: A value of each type; a text is of digits, so that it can be read as a number.

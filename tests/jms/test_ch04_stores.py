@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy
 import pytest
+from conftest import PATIENCE_S
 from waiting import gathered, until
 
 import shoal
-from conftest import PATIENCE_S
 from shoal import jms
 from shoal._core import Message as BusMessage
 from shoal.bus.persistent import Persistence

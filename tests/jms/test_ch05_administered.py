@@ -5,8 +5,8 @@ import threading
 from pathlib import Path
 
 import pytest
-
 from conftest import NON_PERSISTENT, PATIENCE_S
+
 from shoal import jms
 from shoal.errors import ConfigError
 

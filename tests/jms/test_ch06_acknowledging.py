@@ -3,10 +3,10 @@
 import threading
 
 import pytest
+from conftest import PATIENCE_S
 from waiting import until
 
 import shoal
-from conftest import PATIENCE_S
 from shoal import jms
 from shoal._core import Message as BusMessage
 from shoal.jms.feeds import StoreFeed

@@ -1,10 +1,10 @@
 """Section 6.2.5: a browser shows what will be delivered, in that order, and takes nothing."""
 
 import pytest
+from conftest import PATIENCE_S
 from waiting import until
 
 import shoal
-from conftest import PATIENCE_S
 from shoal import jms
 from shoal.jms.feeds import StoreFeed
 

@@ -5,10 +5,10 @@ import time
 from pathlib import Path
 
 import pytest
+from conftest import NON_PERSISTENT, PATIENCE_S, World
 from waiting import until
 
 import shoal
-from conftest import NON_PERSISTENT, PATIENCE_S, World
 from shoal import jms
 
 

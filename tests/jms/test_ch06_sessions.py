@@ -3,9 +3,9 @@
 import threading
 
 import pytest
+from conftest import PATIENCE_S, World
 from waiting import until
 
-from conftest import PATIENCE_S, World
 from shoal import jms
 
 X = jms.Topic("x")

@@ -5,10 +5,10 @@ import time
 from collections.abc import Callable
 
 import pytest
+from conftest import PATIENCE_S, World
 from waiting import until
 
 import shoal
-from conftest import PATIENCE_S, World
 from shoal import jms
 
 PERSISTENT, NON_PERSISTENT = jms.DeliveryMode.PERSISTENT, jms.DeliveryMode.NON_PERSISTENT

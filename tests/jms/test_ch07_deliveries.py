@@ -3,9 +3,9 @@
 from collections import Counter
 
 import pytest
+from conftest import PATIENCE_S
 
 import shoal
-from conftest import PATIENCE_S
 from shoal import jms
 
 QUEUE, DEAD = jms.Queue("work"), jms.Queue("dead-letters")

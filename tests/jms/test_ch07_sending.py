@@ -4,9 +4,9 @@ import threading
 import time
 
 import pytest
+from conftest import PATIENCE_S, World
 from waiting import until
 
-from conftest import PATIENCE_S, World
 from shoal import jms
 
 X = jms.Topic("x")

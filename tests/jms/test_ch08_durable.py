@@ -1,10 +1,10 @@
 """Sections 8.3.2 to 8.3.4: shared and durable subscriptions, which a store remembers."""
 
 import pytest
+from conftest import PATIENCE_S
 from waiting import gathered, until
 
 import shoal
-from conftest import PATIENCE_S
 from shoal import jms
 
 X, Y = jms.Topic("x"), jms.Topic("y")

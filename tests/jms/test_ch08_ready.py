@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from conftest import NON_PERSISTENT, PATIENCE_S, World, open_stored, two_nodes
 from store_node import listening_url
 
 import shoal
-from conftest import NON_PERSISTENT, PATIENCE_S, World, open_stored, two_nodes
 from shoal import jms
 
 COUNT = 25

@@ -3,10 +3,10 @@
 import threading
 
 import pytest
+from conftest import PATIENCE_S, World
 from waiting import until
 
 import shoal
-from conftest import PATIENCE_S, World
 from shoal import jms
 
 X = jms.Topic("x")

@@ -5,10 +5,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from conftest import PATIENCE_S
 from waiting import until
 
 import shoal
-from conftest import PATIENCE_S
 from shoal import errors, jms
 from shoal.jms.feeds import StoreFeed
 

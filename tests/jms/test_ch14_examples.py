@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from conftest import PATIENCE_S
 from waiting import until
 
-from conftest import PATIENCE_S
 from shoal import codecs, jms
 
 AUTO, TRANSACTED = jms.Session.AUTO_ACKNOWLEDGE, jms.Session.SESSION_TRANSACTED

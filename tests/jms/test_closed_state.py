@@ -4,8 +4,8 @@ import inspect
 from typing import Any
 
 import pytest
-
 from conftest import World
+
 from shoal import jms
 
 #: What can be called on a closed thing: closing, and what only looks.

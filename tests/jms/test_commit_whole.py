@@ -3,9 +3,9 @@
 from typing import Any
 
 import pytest
+from conftest import NON_PERSISTENT, PATIENCE_S, World
 
 import shoal
-from conftest import NON_PERSISTENT, PATIENCE_S, World
 from shoal import jms
 from shoal.errors import FullError, LinkError
 from shoal.jms import sending

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from conftest import HERE, PATIENCE_S
 
 import shoal
-from conftest import HERE, PATIENCE_S
 from shoal import jms
 
 ORDERS, DONE, TOLD = jms.Queue("orders"), jms.Queue("done"), jms.Topic("told")

@@ -3,8 +3,8 @@
 from typing import Any
 
 import pytest
-
 from conftest import World
+
 from shoal import jms
 
 FACTORY = jms.ConnectionFactory("inproc://java-names")

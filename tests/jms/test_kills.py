@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from conftest import HERE, PATIENCE_S
 from waiting import until
 
-from conftest import HERE, PATIENCE_S
 from shoal import jms
 from shoal.bus.consumer import Consumer
 from shoal.jms.feeds import StoreFeed

@@ -1,8 +1,8 @@
 """Section 4.2.6 leaves names to the provider: Narada's topics of tags and values, mapped to ours and back."""
 
 import pytest
-
 from conftest import PATIENCE_S, World
+
 from shoal import jms
 
 

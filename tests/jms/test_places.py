@@ -1,9 +1,9 @@
 """The places that `conftest` makes are those that their names say."""
 
 import pytest
+from conftest import World
 
 import shoal
-from conftest import World
 
 #: The links that a node has to others, by the name of the place.
 SCHEMES = {"inproc": "inproc", "norm": "norm", "tcp": "tcp", "router": "tcp"}

@@ -3,8 +3,8 @@
 import secrets
 
 import pytest
-
 from conftest import NON_PERSISTENT, PATIENCE_S
+
 from shoal import jms
 
 X, ORDERS = jms.Topic("x"), jms.Queue("orders")

@@ -4,8 +4,8 @@ import datetime
 from typing import Any
 
 import pytest
-
 from conftest import PATIENCE_S, World
+
 from shoal import jms, types
 
 numpy = pytest.importorskip("numpy")

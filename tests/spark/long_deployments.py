@@ -15,8 +15,8 @@ import time
 from pathlib import Path
 
 import pytest
-
 from conftest import prices
+
 from shoal.spark import home, launch
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "spark"

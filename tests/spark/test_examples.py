@@ -10,7 +10,6 @@ from pathlib import Path
 import nbclient
 import nbformat
 import pyarrow as pa
-
 from conftest import finish
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "spark"

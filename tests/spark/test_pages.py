@@ -4,10 +4,10 @@ import json
 import re
 from pathlib import Path
 
+from conftest import prices
 from test_source import wait_until
 
 import shoal.spark
-from conftest import prices
 
 README = Path(__file__).parents[2] / "README.md"
 DOCS = README.parent / "docs"

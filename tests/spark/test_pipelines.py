@@ -3,10 +3,10 @@
 import json
 
 import pytest
+from conftest import finish, prices
 from typer.testing import CliRunner
 
 import shoal
-from conftest import finish, prices
 from shoal.cli.app import app
 from shoal.spark.pipelines import archive, audit, iceberg, replay, stats
 

@@ -1,7 +1,8 @@
 """Queues as source and sink of a real Spark: each message once."""
 
-import shoal
 from conftest import finish
+
+import shoal
 
 
 def run(frame, store, checkpoint):

@@ -4,12 +4,12 @@ import json
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from conftest import finish, prices
 from pyspark.errors import PySparkException
 from test_source import follow, wait_until
 
 import shoal
 import shoal.spark
-from conftest import finish, prices
 from shoal.spark.explain import sentence
 
 

@@ -4,10 +4,10 @@ import json
 
 import pyarrow as pa
 import pytest
+from conftest import finish, prices
 from pyspark.errors import PySparkException
 from pyspark.testing import assertDataFrameEqual
 
-from conftest import finish, prices
 from shoal import history
 from shoal.spark.explain import sentence
 from shoal.spark.progress import QueryMetrics, rows_behind
