@@ -292,6 +292,8 @@ class Node:
         """Whether something was published of which no flush confirmed that everybody has it."""
     def end_flush(self, flush: int) -> None: ...
     def take_events(self) -> list[tuple[str, int, dict[str, Any]]] | None: ...
+    def load(self) -> _Load:
+        """What was counted of messages since the node began, and the processor time of its threads."""
     def stats(self) -> dict[str, int]: ...
     @property
     def rate_bytes_per_s(self) -> float | None: ...
@@ -541,6 +543,27 @@ class SelectorIndex:
     def counters(self) -> dict[str, int]: ...
     def __len__(self) -> int: ...
 
+class LoadPublisher:
+    """Publishes messages that it encoded before, in turn, as fast as the node takes them."""
+
+    def __init__(
+        self, node: Node, messages: list[tuple[str, Mapping[str, Any] | None, str | None]], body: bytes
+    ) -> None: ...
+    def run(self, seconds: float) -> int: ...
+    @property
+    def sent(self) -> int: ...
+
+class LoadSink:
+    """Counts what subscriptions receive, and checks that the numbers of each publisher ascend."""
+
+    def __init__(self, subscriptions: list[Subscription]) -> None: ...
+    def run(self) -> None: ...
+    def finish(self) -> None: ...
+    @property
+    def received(self) -> int: ...
+    @property
+    def disordered(self) -> int: ...
+
 class SelectorBench:
     """Filters, messages and the timing loops over them. For one thread at a time."""
 
@@ -581,6 +604,25 @@ class CodingLoad:
 
     def decode(self, blocks: int) -> None:
         """Recover as many source symbols as there is parity, `blocks` times; checks the last result."""
+
+class _Counters(TypedDict):
+    received: int
+    evaluated: int
+    matched: int
+    delivered: int
+    dropped_at_source: int
+    bytes_in: int
+    bytes_out: int
+
+class _LoadRow(_Counters):
+    place: str
+    link: int | None
+    peer: int | None
+    lane: str
+
+class _Load(_Counters):
+    cpu_ns: int
+    rows: list[_LoadRow]
 
 class _NodeState(TypedDict):
     instance: int

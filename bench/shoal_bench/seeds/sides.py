@@ -13,6 +13,7 @@ from contextlib import ExitStack
 from typing import Any
 
 import shoal
+from shoal import _core
 from shoal.processes.worker import Report, Role, is_told, run_role, wait_told
 from shoal_bench.cpu import CpuClock
 from shoal_bench.errors import ExperimentError
@@ -75,16 +76,15 @@ def load(options: dict[str, Any], report: Report) -> Mapping[str, Any]:
         buses = [stack.enter_context(shoal.connect(next(urls))) for _ in range(cell.publishers)]
         for bus in buses:
             bus.sync()
+        senders = [_Sender(bus, cell) for bus in buses]
         report(1)
         wait_told(CELL_S)
         counting = _Counting(readers)
         used, began = CpuClock(), time.monotonic()
-        stop = began + options["seconds"]
-        senders = [_Sender(bus, cell, stop) for bus in buses]
         for sender in senders:
-            sender.join()
+            sender.begin(options["seconds"])
+        sent = sum(sender.end() for sender in senders)
         busy = used.elapsed_s() / (time.monotonic() - began)
-        sent = sum(sender.sent for sender in senders)
         for bus in buses:
             bus.flush(READY_S)
         received = counting.finish(sent * cell.r)
@@ -105,11 +105,13 @@ def publishers(options: dict[str, Any], report: Report) -> Mapping[str, Any]:
             wanting = sum(any(group.wants(topic) for group in host) for host in hosts)
             if not bus.wait_for_subscribers(topic, wanting, READY_S):
                 raise ExperimentError(f"fewer than {wanting} receivers of {topic} came within {READY_S:g} s")
+        senders = [_Sender(bus, cell) for bus in buses]
         report(1)
         wait_told(CELL_S)
         used, began, samples = CpuClock(), time.monotonic(), []
         stop = began + options["seconds"]
-        senders = [_Sender(bus, cell, stop) for bus in buses]
+        for sender in senders:
+            sender.begin(options["seconds"])
         while (now := time.monotonic()) < stop:
             sent = sum(sender.sent for sender in senders)
             samples.append(
@@ -122,11 +124,10 @@ def publishers(options: dict[str, Any], report: Report) -> Mapping[str, Any]:
                 }
             )
             time.sleep(max(0.0, began + len(samples) * options["every_s"] - time.monotonic()))
-        for sender in senders:
-            sender.join()
+        sent = sum(sender.end() for sender in senders)
         for bus in buses:
             bus.flush(READY_S)
-    return {"samples": samples, "sent": sum(sender.sent for sender in senders)}
+    return {"samples": samples, "sent": sent}
 
 
 def receivers(options: dict[str, Any], report: Report) -> Mapping[str, Any]:
@@ -175,57 +176,63 @@ def _subscribe(bus: shoal.Bus, group: Group) -> shoal.Subscription:
 
 
 class _Sender(threading.Thread):
-    """One publisher: what the cell says, in turn, until it is time."""
+    """One publisher: what the cell says, in turn, for some seconds. Its messages are encoded before."""
 
-    #: Between two looks at the clock.
-    RUN = 64
-
-    def __init__(self, bus: shoal.Bus, cell: Cell, stop: float) -> None:
+    def __init__(self, bus: shoal.Bus, cell: Cell) -> None:
         super().__init__(name="publisher", daemon=True)
-        self.sent = 0
-        self._bus, self._until = bus, stop
-        self._body = bytes(cell.size)
-        self._messages = itertools.cycle(cell.messages())
+        messages = [
+            (topic, headers.get("properties"), headers.get("correlation_id"))
+            for topic, headers in cell.messages()
+        ]
+        self._load = _core.LoadPublisher(bus._connection.node, messages, bytes(cell.size))
+        self._seconds = 0.0
+        self._failure: Exception | None = None
+
+    def begin(self, seconds: float) -> None:
+        """Publish for so long."""
+        self._seconds = seconds
         self.start()
 
     def run(self) -> None:
-        publish, body = self._bus.publish, self._body
-        while time.monotonic() < self._until:
-            for topic, headers in itertools.islice(self._messages, self.RUN):
-                publish(topic, body, **headers)
-            self.sent += self.RUN
+        try:
+            self._load.run(self._seconds)
+        except Exception as error:
+            self._failure = error
+
+    @property
+    def sent(self) -> int:
+        """Messages published so far."""
+        return self._load.sent
+
+    def end(self) -> int:
+        """Wait until it is over: how many were published."""
+        self.join()
+        if self._failure is not None:
+            raise ExperimentError(f"a publisher ended: {self._failure}") from self._failure
+        return self.sent
 
 
 class _Counting(threading.Thread):
-    """Counts what all subscribers get, in batches."""
+    """Counts what all subscribers get, and checks the numbers."""
 
     def __init__(self, readers: list[shoal.Subscription]) -> None:
         super().__init__(name="subscribers", daemon=True)
-        self._readers = readers
-        self._count = 0
-        self._over = threading.Event()
+        self._sink = _core.LoadSink([reader._core for reader in readers])
         self.start()
 
     def run(self) -> None:
-        while True:
-            over = self._over.is_set()
-            before = self._count
-            for reader in self._readers:
-                self._count += len(reader.receive_nowait(10_000))
-            if self._count == before:
-                if over:
-                    return
-                # Publishers share this core.
-                time.sleep(0.0005)
+        self._sink.run()
 
     def finish(self, expected: int | None = None) -> int:
         """How many arrived, once all are here; without a number, once no more come."""
         deadline = time.monotonic() + READY_S
-        while expected is not None and self._count < expected and time.monotonic() < deadline:
+        while expected is not None and self._sink.received < expected and time.monotonic() < deadline:
             time.sleep(0.01)
-        self._over.set()
+        self._sink.finish()
         self.join()
-        return self._count
+        if self._sink.disordered:
+            raise ExperimentError(f"{self._sink.disordered} messages came twice or out of order")
+        return self._sink.received
 
 
 ROLES: dict[str, Role] = {"node": node, "load": load, "publishers": publishers, "receivers": receivers}

@@ -10,6 +10,7 @@ pub mod norm;
 pub mod store;
 mod sys;
 pub mod tcp;
+mod thread_time;
 pub mod udp;
 mod waiter;
 

@@ -16,6 +16,7 @@ pub mod udp;
 mod attributes;
 mod clock_offset;
 mod interest;
+mod load;
 mod map;
 mod match_cache;
 mod membership;
@@ -29,6 +30,7 @@ pub use hub::{Chains, Hub, HubConfig, HubEvent};
 pub use interest::{
     AnnouncedInterest, Announcer, Applied, Entry as AnnouncedEntry, InterestBounds, OwnInterest,
 };
+pub use load::{Load, LoadPlace, LoadRow};
 pub use match_cache::{MATCH_CACHE_IDS_MAX, MATCH_CACHE_TOPICS_MAX};
 pub use membership::{MemberEvent, Membership, MembershipConfig};
 pub use node::{Moment, Node, NodeConfig};

@@ -141,8 +141,21 @@ class Handle:
         """
         self._connection.reload_keys()
 
+    def load(self) -> dict[str, Any]:
+        """What this node counted of messages: totals, and under `rows` the same for each link and lane.
+
+        `received` messages came from a place, `matched` are those that a subscription wanted, `evaluated`
+        filters were looked at for them; `delivered` copies went there, `dropped_at_source` did not, because
+        no subscription there wants them. `cpu_ns` is the processor time of the node's threads.
+        """
+        return {**self._connection.node.load()}
+
     def stats(self) -> dict[str, int]:
-        """What this node did so far: filters evaluated, and datagrams, bytes and repairs of a network."""
+        """What this node did so far.
+
+        Messages received, matched and delivered, filters evaluated, processor time of the node's threads;
+        datagrams, bytes and repairs of a network.
+        """
         return self._connection.node.stats()
 
     def statistics(self) -> Statistics:

@@ -31,17 +31,18 @@ class Load:
 
     @classmethod
     def of_status(cls, status: Mapping[str, Any]) -> "Load":
-        """What a daemon's `/status` says, all its links together."""
+        """What a daemon's `/status` says, all its links together.
 
-        def total(*names: str) -> int:
-            return sum(link.get(name) or 0 for link in status["links"] for name in names)
-
+        The processor time is that of the node's threads. A store works in other threads, too: its is that
+        of the process.
+        """
+        load = status["load"]
         return cls(
-            received=total("messages_received"),
-            evaluated=status["filters_evaluated"],
-            delivered=total("messages_sent"),
-            bytes=total("bytes_received", "bytes_sent"),
-            cpu_ns=round(status["cpu_s"] * 1e9),
+            received=load["received"],
+            evaluated=load["evaluated"],
+            delivered=load["delivered"],
+            bytes=load["bytes_in"] + load["bytes_out"],
+            cpu_ns=load["cpu_ns"] if status.get("store") is None else round(status["cpu_s"] * 1e9),
         )
 
 

@@ -21,6 +21,7 @@ from shoal.messages import daemon as notices
 from shoal.messages import link as link_notices
 from shoal.monitor.backlogs import store_status
 from shoal.monitor.capacity import CapacityLow, CapacityRegained, CapacityWatch
+from shoal.monitor.load import load_status
 from shoal.monitor.process import process_status
 from shoal.system import processor_s
 
@@ -243,19 +244,21 @@ class Daemon:
                 **({} if store is None else {"store": store_status(store)}),
                 **({} if gateway is None else {"gateway": gateway.status()}),
                 **{name: server.url for name, server in servers.items() if server is not None},
-                "filters_evaluated": 0 if self._closed else self.bus.stats()["filters_evaluated"],
+                **({} if self._closed else self._loaded()),
                 "capacity": self._capacity.status(),
                 "reloads": self._reloads,
                 "events_lost": self._lost,
             }
 
+    def _loaded(self) -> dict[str, Any]:
+        return {
+            "filters_evaluated": self.bus.stats()["filters_evaluated"],
+            "load": load_status(self.bus.load()),
+        }
+
     def _counted(self) -> dict[str, Any]:
         """What capacity is estimated from."""
-        return {
-            "links": self._links.states(),
-            "cpu_s": processor_s(),
-            "filters_evaluated": self.bus.stats()["filters_evaluated"],
-        }
+        return {"load": self.bus.load(), "cpu_s": processor_s(), "store": self._parts.find("store")}
 
     def _note_capacity(self, event: CapacityLow | CapacityRegained | None) -> None:
         name = self.config.name

@@ -25,6 +25,21 @@ _OWN: tuple[_Row, ...] = (
     ("events_lost", "messages_lost_events_total", "counter", "Times that messages were told as lost here."),
     ("slow_members", "slow_members_total", "counter", "Times that a member was too slow for this publisher."),
 )
+#: Of each lane in `load`: what the node counted of messages.
+_LANE: tuple[_Row, ...] = (
+    ("received", "received_messages_total", "counter", "Messages received from links or published here."),
+    ("evaluated", "evaluated_filters_total", "counter", "Filters looked at for these messages."),
+    ("matched", "matched_messages_total", "counter", "Messages that a subscription wanted."),
+    ("delivered", "delivered_messages_total", "counter", "Copies sent over links or put into queues here."),
+    (
+        "dropped_at_source",
+        "dropped_at_source_messages_total",
+        "counter",
+        "Messages published here that no subscription wants.",
+    ),
+    ("bytes_in", "received_message_bytes_total", "counter", "Bytes of messages received or published."),
+    ("bytes_out", "delivered_message_bytes_total", "counter", "Bytes of copies sent or put into queues."),
+)
 #: Of `capacity`: what the daemon estimates from its counters.
 _CAPACITY: tuple[_Row, ...] = (
     ("load", "capacity_load_ratio", "gauge", "The share of a core that the process used."),
@@ -97,6 +112,11 @@ def text(status: Mapping[str, Any], *, open_metrics: bool = False) -> str:
     labels = {"name": status["name"], "domain": status["domain"], "version": status["version"]}
     lines.add("info", "gauge", "Which node this is.", [(labels, 1)])
     _plain(lines, _OWN, status)
+    load = status.get("load") or {"lanes": ()}
+    if "cpu_ns" in load:
+        about = "Processor time of the node's threads."
+        lines.add("node_cpu_seconds_total", "counter", about, [({}, load["cpu_ns"] / 1e9)])
+    _series(lines, _LANE, [({"lane": lane["lane"]}, lane) for lane in load["lanes"]], {"lane": "other"})
     _plain(lines, _CAPACITY, status.get("capacity") or {})
     _plain(lines, _STATISTICS, status.get("statistics", {}))
     links = [({"link": link["name"], "peer": link.get("peer") or ""}, link) for link in status["links"]]

@@ -12,6 +12,7 @@ from shoal.errors import ClosedError
 from shoal.link.state import LinkState
 from shoal.monitor.backlogs import store_status
 from shoal.monitor.config import HttpConfig
+from shoal.monitor.load import load_status
 from shoal.monitor.process import process_status
 
 if TYPE_CHECKING:
@@ -71,6 +72,7 @@ class Monitor:
             "members": len(node.members),
             "links": [_link(state) for state in connection.link_states()[:LINKS_MAX]],
             "filters_evaluated": node.stats()["filters_evaluated"],
+            "load": load_status(node.load()),
             "events_lost": counts[MessagesLost],
             "slow_members": counts[MemberSlow],
             "statistics": dataclasses.asdict(connection.statistics()),

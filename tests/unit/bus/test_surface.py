@@ -40,6 +40,7 @@ BUS = {
         "request_many",
         "run",
         "statistics",
+        "load",
         "stats",
         "metrics",
         "metrics_url",

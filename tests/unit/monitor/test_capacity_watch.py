@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from shoal.capacity.estimator import Load
 from shoal.monitor.capacity import CapacityLow, CapacityRegained, CapacityWatch
 from shoal.monitor.metrics import text
 
@@ -18,12 +19,16 @@ class Node:
 
     def counted(self) -> dict[str, Any]:
         self.looks += 1
-        link = {"messages_received": self.received, "messages_sent": 2 * self.received}
-        return {
-            "links": [{**link, "bytes_received": 64 * self.received, "bytes_sent": 128 * self.received}],
-            "cpu_s": self.cpu_s,
-            "filters_evaluated": 3 * self.received,
+        load = {
+            "received": self.received,
+            "evaluated": 3 * self.received,
+            "delivered": 2 * self.received,
+            "bytes_in": 64 * self.received,
+            "bytes_out": 128 * self.received,
+            "cpu_ns": round(self.cpu_s * 1e9),
         }
+        # The process also runs Python: that is no work of the node.
+        return {"load": load, "cpu_s": 2 * self.cpu_s}
 
 
 def watched(loads: list[float]) -> tuple[CapacityWatch, list[tuple[int, object]]]:
@@ -60,6 +65,14 @@ def test_the_status_says_not_enough_variation_in_place_of_coefficients() -> None
     assert (status["coefficients"], status["why"]) == (None, "not enough variation")
     assert abs(status["processing_s"] - 0.4 / 1000) < 1e-9
     assert CapacityWatch().status() is None
+
+
+def test_a_store_works_in_threads_beside_the_node_so_its_process_is_what_counts() -> None:
+    node = Node()
+    node.run(0.25)
+    status = node.counted()
+    assert Load.of_status(status).cpu_ns == 250_000_000
+    assert Load.of_status({**status, "store": {}}).cpu_ns == 500_000_000
 
 
 def test_metrics_have_what_is_known() -> None:

@@ -1,6 +1,7 @@
 //! The handle of a bus.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -122,6 +123,8 @@ pub struct Bus {
     /// Until it is closed, which gives back its descriptors.
     tcp: Mutex<Option<Arc<TcpNet>>>,
     udp: Mutex<Option<Arc<UdpNet>>>,
+    /// Processor time of threads that ended, nanoseconds.
+    spent_ns: AtomicU64,
 }
 
 /// The NORM links of a bus, if it has some.
@@ -172,6 +175,7 @@ impl Bus {
             seat: Mutex::default(),
             tcp: Mutex::default(),
             udp: Mutex::default(),
+            spent_ns: AtomicU64::new(0),
         }
     }
 
@@ -208,6 +212,7 @@ impl Bus {
         let Some(norm) = lock(&self.norm).links.remove(&number) else { return false };
         norm.close(linger);
         norm.drop_application();
+        self.spent_ns.fetch_add(norm.cpu_ns(), Ordering::Relaxed);
         true
     }
 
@@ -340,6 +345,15 @@ impl Bus {
         }
     }
 
+    /// Nanoseconds of processor time that the threads of its links used, those of closed ones included. Work that a link does in a
+    /// publisher's or a reader's thread is not in it.
+    pub fn cpu_ns(&self) -> u64 {
+        self.spent_ns.load(Ordering::Relaxed)
+            + self.tcp().map_or(0, |tcp| tcp.cpu_ns())
+            + self.udp().map_or(0, |udp| udp.cpu_ns())
+            + self.norms().iter().map(|norm| norm.cpu_ns()).sum::<u64>()
+    }
+
     /// How often whoever waits was woken: to be asked before looking, for [`Bus::wait`].
     #[inline]
     pub fn seen(&self) -> u64 {
@@ -438,8 +452,10 @@ impl Bus {
         let mut drained = norms.iter().fold(true, |drained, norm| norm.close(left) & drained);
         drained &= self.tcp().is_none_or(|tcp| tcp.close(left));
         drained &= self.udp().is_none_or(|udp| udp.close(left));
-        lock(&self.tcp).take();
-        lock(&self.udp).take();
+        let spent_ns = lock(&self.tcp).take().map_or(0, |tcp| tcp.cpu_ns())
+            + lock(&self.udp).take().map_or(0, |udp| udp.cpu_ns())
+            + norms.iter().map(|norm| norm.cpu_ns()).sum::<u64>();
+        self.spent_ns.fetch_add(spent_ns, Ordering::Relaxed);
         lock(&self.seat).take();
         self.hub.close();
         if !norms.is_empty() {

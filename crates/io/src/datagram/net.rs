@@ -13,6 +13,7 @@ use shoal_node::udp::{To, Transmit, UdpConfig, UdpCounters, UdpLink};
 use shoal_norm::Time;
 
 use crate::clock::Clock;
+use crate::thread_time::ThreadTime;
 use crate::udp::{LinkAddress, ReceiveBuffers, Sight, SocketOptions, Sockets, Waker, Watch, Which};
 
 /// Runs received at once.
@@ -97,6 +98,7 @@ impl DatagramCore {
 pub struct UdpNet {
     shared: Arc<DatagramCore>,
     thread: Mutex<Option<JoinHandle<()>>>,
+    time: Arc<ThreadTime>,
 }
 
 impl UdpNet {
@@ -125,11 +127,19 @@ impl UdpNet {
             closing: Mutex::default(),
         });
         let _ = bell.0.set((waker, wants));
+        let time = Arc::new(ThreadTime::default());
         let thread = {
-            let shared = shared.clone();
-            std::thread::Builder::new().name("shoal-udp".into()).spawn(move || supervise(&shared))?
+            let (shared, time) = (shared.clone(), time.clone());
+            std::thread::Builder::new()
+                .name("shoal-udp".into())
+                .spawn(move || time.run(|| supervise(&shared)))?
         };
-        Ok(UdpNet { shared, thread: Mutex::new(Some(thread)) })
+        Ok(UdpNet { shared, thread: Mutex::new(Some(thread)), time })
+    }
+
+    /// Nanoseconds of processor time that the thread used.
+    pub fn cpu_ns(&self) -> u64 {
+        self.time.used_ns()
     }
 
     /// The sockets in use, for what they can tell.

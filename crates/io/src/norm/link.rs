@@ -26,6 +26,7 @@ use crate::bell::Bell;
 use crate::clock::Clock;
 use crate::files::Files;
 use crate::interfaces::{ETHERNET_MTU, InterfaceInfo};
+use crate::thread_time::ThreadTime;
 use crate::udp::{RUN_BYTES_MAX, Sockets, Which};
 use crate::waiter::Waiter;
 
@@ -49,6 +50,7 @@ pub struct NormLink {
     /// Where publishers wait, if the buffers are the link's own.
     room: Arc<Waiter>,
     thread: Mutex<Option<JoinHandle<()>>>,
+    time: Arc<ThreadTime>,
 }
 
 impl NormLink {
@@ -125,12 +127,20 @@ impl NormLink {
             end_streams: options.end_streams,
         });
         let _ = bell.link.set(Arc::downgrade(&shared));
+        let time = Arc::new(ThreadTime::default());
         let thread = {
-            let shared = shared.clone();
-            std::thread::Builder::new().name("shoal-norm".into()).spawn(move || supervise(&shared))?
+            let (shared, time) = (shared.clone(), time.clone());
+            std::thread::Builder::new()
+                .name("shoal-norm".into())
+                .spawn(move || time.run(|| supervise(&shared)))?
         };
         let room = room.unwrap_or_default();
-        Ok(NormLink { shared, bell, room, thread: Mutex::new(Some(thread)) })
+        Ok(NormLink { shared, bell, room, thread: Mutex::new(Some(thread)), time })
+    }
+
+    /// Nanoseconds of processor time that the thread used.
+    pub fn cpu_ns(&self) -> u64 {
+        self.time.used_ns()
     }
 
     /// Sends a message made of `parts` on a lane of a link that has its own buffers.

@@ -16,6 +16,28 @@ use crate::udp::receive::{BATCH_MAX, Entry, SLOT_BYTES};
 #[repr(C, align(8))]
 struct Control([u8; 64]);
 
+/// The clock of the processor time that a thread uses. Any thread may read it.
+#[derive(Debug)]
+pub(crate) struct ThreadClock(libc::clockid_t);
+
+/// The clock of the calling thread.
+pub(crate) fn thread_clock() -> Option<ThreadClock> {
+    let mut clock = 0;
+    // SAFETY: the calling thread runs, so that its handle is valid; the number is written to where `clock` is.
+    let result = unsafe { libc::pthread_getcpuclockid(libc::pthread_self(), &raw mut clock) };
+    (result == 0).then_some(ThreadClock(clock))
+}
+
+impl ThreadClock {
+    /// Nanoseconds of processor time so far; `None` once the thread is gone.
+    pub(crate) fn read_ns(&self) -> Option<u64> {
+        let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        // SAFETY: the kernel writes one `timespec`, which lives until the call returns.
+        let result = unsafe { libc::clock_gettime(self.0, &raw mut time) };
+        (result == 0).then(|| time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
+    }
+}
+
 /// Sets an integer socket option.
 pub(crate) fn set_option(socket: &impl AsRawFd, level: i32, option: i32, value: i32) -> io::Result<()> {
     // SAFETY: the kernel reads `size_of::<i32>()` bytes of `value`, which lives until the call returns.

@@ -16,7 +16,7 @@ mod windows;
 use std::net::IpAddr;
 
 #[cfg(target_os = "linux")]
-pub(crate) use linux::allocate;
+pub(crate) use linux::{ThreadClock, allocate, thread_clock};
 #[cfg(unix)]
 pub(crate) use unix::*;
 #[cfg(unix)]
@@ -35,6 +35,23 @@ pub(crate) struct RawInterface {
     pub running: bool,
     pub multicast: bool,
     pub loopback: bool,
+}
+
+/// The processor time of a thread, which this system is not asked for.
+#[cfg(not(target_os = "linux"))]
+#[derive(Debug)]
+pub(crate) struct ThreadClock(std::convert::Infallible);
+
+#[cfg(not(target_os = "linux"))]
+impl ThreadClock {
+    pub(crate) fn read_ns(&self) -> Option<u64> {
+        match self.0 {}
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn thread_clock() -> Option<ThreadClock> {
+    None
 }
 
 /// Makes a file so long. Here the system promises no room: a full disk shows when the file is written.

@@ -20,6 +20,7 @@ use super::tls::Tls;
 use crate::bell::Bell;
 use crate::clock::Clock;
 use crate::sys::{self, Pipe};
+use crate::thread_time::ThreadTime;
 use crate::waiter::Waiter;
 
 /// While a stream flows, less than a run waits so long for company. Windows can wait for no less than a millisecond.
@@ -150,6 +151,7 @@ impl LinkBell for TcpBell {
 pub struct TcpNet {
     shared: Arc<TcpCore>,
     thread: Mutex<Option<JoinHandle<()>>>,
+    time: Arc<ThreadTime>,
 }
 
 impl TcpNet {
@@ -179,13 +181,19 @@ impl TcpNet {
             closing: Mutex::default(),
         });
         let _ = bell.0.set(Arc::downgrade(&shared));
+        let time = Arc::new(ThreadTime::default());
         let thread = {
-            let shared = shared.clone();
+            let (shared, time) = (shared.clone(), time.clone());
             std::thread::Builder::new()
                 .name("shoal-tcp".into())
-                .spawn(move || supervise(&shared, readiness))?
+                .spawn(move || time.run(|| supervise(&shared, readiness)))?
         };
-        Ok(TcpNet { shared, thread: Mutex::new(Some(thread)) })
+        Ok(TcpNet { shared, thread: Mutex::new(Some(thread)), time })
+    }
+
+    /// Nanoseconds of processor time that the thread used.
+    pub fn cpu_ns(&self) -> u64 {
+        self.time.used_ns()
     }
 
     /// Listens at an address, with TLS or without: the listener's number, and where it listens.

@@ -9,6 +9,7 @@ use super::event::HubEvent;
 use super::link::{Link, LinkBell, Ring};
 use super::port::Port;
 use super::{Hub, lock};
+use crate::load::Arrivals;
 
 impl Hub {
     /// Gives a link its place, and whoever drives it what to drive it with. `remote` says that it leads out of the
@@ -33,7 +34,7 @@ impl Hub {
         let (rests, is_to_rest) = (AtomicBool::new(is_late), AtomicBool::new(is_late));
         let name = name.to_owned();
         let has_news = AtomicBool::new(false);
-        let (wanted, received) = (version, AtomicU64::new(0));
+        let (wanted, arrivals) = (version, (0..self.lanes).map(|_| Arrivals::default()).collect());
         let link = Arc::new(Link {
             id,
             name,
@@ -45,7 +46,7 @@ impl Hub {
             is_to_rest,
             is_fresh,
             is_leaf,
-            received,
+            arrivals,
             has_news,
         });
         self.chains.set_bell(&link);
@@ -64,6 +65,8 @@ impl Hub {
         let last = routes.links().next().is_none();
         let consumers: Vec<Arc<Consumer>> = routes.consumers().cloned().collect();
         drop(routes);
+        let came = gone.arrivals.iter().map(Arrivals::load);
+        lock(&self.gone).iter_mut().zip(came).for_each(|(sum, load)| *sum += load);
         self.chains.shut(link);
         lock(&self.owed).forget(link);
         lock(&self.origins).set_aside(link, None);

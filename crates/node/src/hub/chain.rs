@@ -23,6 +23,7 @@ use super::outlet::Outlet;
 use super::passing::{Chain, Item, Outbound, PassedOn};
 use super::send_error::SendError;
 use super::wake::Wake;
+use crate::load::Load;
 
 /// Names a link of a hub.
 pub type LinkId = usize;
@@ -66,6 +67,9 @@ pub(super) struct State {
     sent_away: bool,
     /// What may have to be said again.
     kept: Keep,
+    /// What was published here, and what went to links that are closed.
+    here: Load,
+    gone: Load,
 }
 
 /// What is passed on waits once so many bytes wait for a link. It is taken in small pieces, so that whoever sends it sees a router
@@ -104,6 +108,8 @@ impl Chains {
                 refused: false,
                 sent_away: false,
                 kept: Keep::default(),
+                here: Load::default(),
+                gone: Load::default(),
             })
         };
         Chains {
@@ -160,6 +166,8 @@ impl Chains {
         for chain in &self.chains {
             let mut state = chain.lock().unwrap_or_else(PoisonError::into_inner);
             if let Some(outlet) = state.outlets.get_mut(link).and_then(Option::take) {
+                let last = state.last;
+                state.gone += outlet.load(last);
                 parked.extend(outlet.parked);
             }
         }
@@ -416,6 +424,19 @@ impl Chains {
     /// Messages ever given to a link.
     pub(super) fn messages(&self, link: LinkId) -> u64 {
         self.each(link, |outlet| outlet.messages).sum()
+    }
+
+    /// What was published here in a lane, and what went to links that are closed.
+    pub(super) fn load(&self, lane: usize) -> (Load, Load) {
+        let state = self.lock(lane);
+        (Load { received: state.last, ..state.here }, state.gone)
+    }
+
+    /// What went to a link in a lane.
+    pub(super) fn load_of(&self, lane: usize, link: LinkId) -> Load {
+        let state = self.lock(lane);
+        let outlet = state.outlets.get(link).and_then(Option::as_ref);
+        outlet.map_or_else(Load::default, |outlet| outlet.load(state.last))
     }
 
     fn each<T: Default>(&self, link: LinkId, get: impl Fn(&Outlet) -> T) -> impl Iterator<Item = T> {

@@ -36,6 +36,7 @@ use super::origins::{Holder, Key, SILENCE};
 use super::passing::{Chain, HOPS_UNKNOWN, Outbound, PassedOn};
 use super::routes::Routes;
 use super::withheld::{Run, Speaker, Withheld};
+use crate::load::Tally;
 
 /// A buffer is handed over when it holds so much: it is still in the processor's cache when it is read.
 const BUFFER_BYTES: usize = 128 << 10;
@@ -133,9 +134,14 @@ impl Inbox {
         self.assembly.bytes
     }
 
-    /// Messages that came since it was asked before.
-    pub fn take_count(&mut self) -> u64 {
-        std::mem::take(&mut self.staged.count)
+    /// What came since it was asked before.
+    pub fn take_tally(&mut self) -> Tally {
+        std::mem::take(&mut self.staged.tally)
+    }
+
+    /// The lane of a source.
+    pub fn lane_of(&self, id: SourceId) -> usize {
+        self.streams.get(id).and_then(Option::as_ref).map_or(0, |stream| stream.lane)
     }
 
     /// Whether something waits for [`Inbox::hand_over`].

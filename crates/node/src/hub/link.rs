@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::chain::LinkId;
+use crate::load::Arrivals;
 
 /// Why a link is rung.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -65,8 +66,8 @@ pub struct Link {
     pub(super) is_fresh: AtomicBool,
     /// One node is there, and no router, which says what it wants before what it publishes.
     pub(super) is_leaf: AtomicBool,
-    /// Messages that came over it.
-    pub(super) received: AtomicU64,
+    /// What came over it, lane by lane.
+    pub(super) arrivals: Box<[Arrivals]>,
     /// Something is to be said over it of where links lead.
     pub(super) has_news: AtomicBool,
 }

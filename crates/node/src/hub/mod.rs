@@ -68,6 +68,7 @@ use self::routes::Routes;
 use self::shape::Shape;
 use crate::attributes::Origin;
 use crate::interest::{AskedInterest, Asker, Entry as AnnouncedEntry};
+use crate::load::{Arrivals, Departures, Load, LoadPlace, LoadRow};
 use crate::switch::{Interest, SubscriptionId};
 
 /// What a hub can be told.
@@ -130,6 +131,9 @@ pub struct Hub {
     /// Numbers of links that are in use.
     link_ids: Mutex<BTreeSet<LinkId>>,
     remote_links: AtomicUsize,
+    /// What went from links into queues of this process, and what closed links counted, lane by lane.
+    departures: Box<[Departures]>,
+    gone: Mutex<Vec<Load>>,
     /// A publisher was sent away because a queue was full.
     sent_away: AtomicBool,
     closed: AtomicBool,
@@ -164,6 +168,8 @@ impl Hub {
             wake,
             link_ids: Mutex::default(),
             remote_links: AtomicUsize::new(0),
+            departures: (0..config.lanes).map(|_| Departures::default()).collect(),
+            gone: Mutex::new(vec![Load::default(); config.lanes]),
             sent_away: AtomicBool::new(false),
             closed: AtomicBool::new(false),
             failure: Mutex::default(),
@@ -296,9 +302,33 @@ impl Hub {
         let routes = self.routes();
         routes.link(link).map_or_else(Traffic::default, |link| Traffic {
             messages_sent,
-            messages_received: link.received.load(Ordering::Relaxed),
+            messages_received: link.arrivals.iter().map(Arrivals::received).sum(),
             is_resting: link.is_resting(),
         })
+    }
+
+    /// What was counted in each lane of each place: here, of each link, and of links that are closed.
+    /// A link that closes at this moment may be missing this time.
+    pub fn load(&self) -> Vec<LoadRow> {
+        let routes = self.routes();
+        let links: Vec<_> = routes.links().map(|link| (link.clone(), routes.other_end(link.id))).collect();
+        drop(routes);
+        let gone = lock(&self.gone).clone();
+        let mut rows = Vec::with_capacity((links.len() + 2) * self.lanes);
+        for (lane, gone) in gone.into_iter().enumerate() {
+            let (mut here, mut closed) = self.chains.load(lane);
+            here += self.departures[lane].load();
+            closed += gone;
+            rows.push(LoadRow { place: LoadPlace::Here, lane, load: here });
+            for (link, peer) in &links {
+                let mut load = link.arrivals[lane].load();
+                load += self.chains.load_of(lane, link.id);
+                let place = LoadPlace::Link(link.id, link.name.clone(), *peer);
+                rows.push(LoadRow { place, lane, load });
+            }
+            rows.push(LoadRow { place: LoadPlace::Closed, lane, load: closed });
+        }
+        rows
     }
 
     /// Why there is no link left, if the last one failed.

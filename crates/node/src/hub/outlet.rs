@@ -21,6 +21,7 @@ use super::kept::Kept;
 use super::losers::{Losers, OTHER_END};
 use super::passing::Chain;
 use super::send_error::SendError;
+use crate::load::Load;
 
 /// Chains passed on to a link of which it is known how far they are; beyond it, the one used longest ago is forgotten, and
 /// what was not for the link is told there as lost.
@@ -60,6 +61,11 @@ pub(super) struct Outlet {
     /// Bytes ever appended, and messages.
     pub appended: u64,
     pub messages: u64,
+    /// Of our own chain: the number before the first that it could be given, how many it was given, and how many were dropped for
+    /// want of room.
+    before: u64,
+    own: u64,
+    own_dropped: u64,
     /// Of our own chain: the number that a message has if no skip stands before it.
     pub next: u64,
     /// What the last mark of our own chain said, unless another chain's came after it.
@@ -97,6 +103,9 @@ impl Outlet {
             bytes: Vec::new(),
             appended: 0,
             messages: 0,
+            before: next - 1,
+            own: 0,
+            own_dropped: 0,
             next,
             marked: None,
             unmarked: false,
@@ -112,6 +121,16 @@ impl Outlet {
             runs: 0,
             parked: Vec::new(),
             message_bytes_max: usize::MAX,
+        }
+    }
+
+    /// What went there, if `last` is the number that was given last.
+    pub fn load(&self, last: u64) -> Load {
+        Load {
+            delivered: self.messages,
+            dropped_at_source: (last - self.before).saturating_sub(self.own + self.own_dropped),
+            bytes_out: self.appended,
+            ..Load::default()
         }
     }
 
@@ -152,6 +171,7 @@ impl Outlet {
         self.next = number + 1;
         self.unmarked = true;
         self.messages += 1;
+        self.own += 1;
         self.append(length, parts);
         self.own_at = stamp.clock;
     }
@@ -159,6 +179,7 @@ impl Outlet {
     /// A message of ours has no room here, though it is wanted.
     pub fn drop_own(&mut self, chain: u32, number: u64) {
         self.dropped = true;
+        self.own_dropped += 1;
         self.losers.add(OTHER_END, (0, chain), number);
     }
 

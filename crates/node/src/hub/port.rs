@@ -157,7 +157,18 @@ impl Port {
         self.inbox.set_version(hub.interest_version());
         let node = self.inbox.node(id);
         let unreadable = |why| hub.tell(HubEvent::Unreadable(node, why));
-        self.inbox.feed(now, &mut hub.routes(), id, chunk, unreadable, told)
+        let mut routes = hub.routes();
+        let evaluations = routes.evaluations();
+        let fed = self.inbox.feed(now, &mut routes, id, chunk, unreadable, told);
+        let evaluated = routes.evaluations() - evaluations;
+        drop(routes);
+        let (lane, tally) = (self.inbox.lane_of(id), self.inbox.take_tally());
+        let bytes = if fed == Fed::Held { 0 } else { chunk.bytes.len() as u64 };
+        if let (Some(arrivals), Some(departures)) = (self.link.arrivals.get(lane), hub.departures.get(lane)) {
+            arrivals.add(&tally, evaluated, bytes);
+            departures.add(&tally);
+        }
+        fed
     }
 
     /// Puts what goes on to other links into their buffers, and rings them. A chain's lock is taken for that, before any
@@ -182,10 +193,6 @@ impl Port {
             self.inbox.hand_over(now, &self.hub.routes());
         }
         self.inbox.finish(now);
-        let came = self.inbox.take_count();
-        if came > 0 {
-            self.link.received.fetch_add(came, Ordering::Relaxed);
-        }
     }
 
     /// Looks again at what waits for another source, which may bring what comes before it. Returns when to do so next, and

@@ -215,7 +215,7 @@ impl Hub {
             return Some(Attempt::Outdated);
         }
         if plan.is_idle() {
-            return Some(Attempt::Done(publishing.finish()));
+            return Some(Attempt::Done(publishing.finish(length, 0, 0)));
         }
         let local = plan.asks || !plan.consumers.is_empty();
         let stamp = publishing.stamp(clock, local && plan.links.is_empty());
@@ -233,7 +233,9 @@ impl Hub {
             };
             let mut routes = if may_wait { self.routes() } else { self.try_routes()? };
             let asked = asked.insert(Plan::default());
+            let evaluations = routes.evaluations();
             routes.ask(&view, &origin, asked);
+            publishing.count_evaluated(routes.evaluations() - evaluations);
             asked
         } else {
             plan
@@ -293,15 +295,17 @@ impl Hub {
                 rings.push((index, waiting));
             }
         }
+        let mut copies = 0;
         for consumer in &plan.consumers {
             if drops && consumer.holds_back() {
                 consumer.count_dropped();
             } else if !publication.without.iter().any(|lost| Arc::ptr_eq(lost, consumer)) {
                 let arrived = if publication.expires { clock.now() } else { stamp.clock };
                 consumer.put_record(&parts, &mut shared, &origin, arrived, publication.expires);
+                copies += 1;
             }
         }
-        let number = publishing.finish();
+        let number = publishing.finish(length, targets, copies);
         if !publication.without.is_empty() {
             self.tell(HubEvent::Lost(Lost::of(&origin, number)));
         }

@@ -82,6 +82,17 @@ impl Lane {
     }
 }
 
+/// What a lane is called.
+pub fn lane_name(number: usize) -> &'static str {
+    match Lane::ALL.into_iter().find(|lane| lane.number() == number) {
+        None => "control",
+        Some(Lane::Class(PriorityClass::High)) => "high",
+        Some(Lane::Class(PriorityClass::Normal)) => "normal",
+        Some(Lane::Class(PriorityClass::Low)) => "low",
+        Some(Lane::Reserved) => "reserved",
+    }
+}
+
 /// The streams of all lanes, by number.
 pub fn lane_streams(window_bytes: usize, cache_bytes: usize) -> Vec<StreamOptions> {
     // Heartbeats and repeated announcements tell of what was lost.

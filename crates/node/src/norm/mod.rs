@@ -16,4 +16,4 @@ pub use bus::NormBus;
 pub use driver::Driver;
 pub use frames::{Frames, Unread};
 pub use lane::LaneWriter;
-pub use lanes::{LANES, Lane, lane_streams};
+pub use lanes::{LANES, Lane, lane_name, lane_streams};

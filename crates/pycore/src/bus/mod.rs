@@ -5,6 +5,8 @@ mod delivery;
 mod events;
 pub mod exit;
 pub mod fork;
+mod load;
+mod load_sides;
 mod message;
 pub mod node;
 mod outgoing;
@@ -19,6 +21,7 @@ mod typed;
 
 pub use events::event_to_python;
 pub use fork::mark_forked;
+pub use load_sides::{LoadPublisher, LoadSink};
 pub use message::Message;
 pub use node::Node;
 pub use outgoing::priority_of;

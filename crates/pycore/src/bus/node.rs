@@ -24,6 +24,7 @@ use shoal_wire::Roles;
 use super::events::{EventTuple, event_to_python};
 use super::exit::detached;
 use super::fork::Birth;
+use super::load::{load_to_python, total_load};
 use super::outgoing::{Extras, Given, Scratch, correlation_bytes, given_priority, given_trace, timestamp_us};
 use super::publishing::Wait;
 use super::subscription::Subscription;
@@ -652,6 +653,14 @@ impl Node {
         events.iter().map(|event| event_to_python(py, event, patterns)).collect::<PyResult<_>>().map(Some)
     }
 
+    /// What was counted of messages since the node began: totals, processor time of its threads, and a row for each link and
+    /// lane.
+    fn load<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let inner = self.inner()?;
+        let (rows, cpu_ns) = detached(py, || (inner.bus.hub().load(), inner.bus.cpu_ns()));
+        load_to_python(py, &rows, cpu_ns)
+    }
+
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let inner = self.inner()?;
         let sum = PyDict::new(py);
@@ -666,7 +675,16 @@ impl Node {
                 sum.set_item(name, count)?;
             }
         }
-        sum.set_item("filters_evaluated", detached(py, || inner.bus.hub().evaluations()))?;
+        let (evaluations, rows) = detached(py, || (inner.bus.hub().evaluations(), inner.bus.hub().load()));
+        sum.set_item("filters_evaluated", evaluations)?;
+        let total = total_load(&rows);
+        sum.set_item("messages_received", total.received)?;
+        sum.set_item("messages_matched", total.matched)?;
+        sum.set_item("messages_delivered", total.delivered)?;
+        sum.set_item("messages_dropped_at_source", total.dropped_at_source)?;
+        sum.set_item("message_bytes_in", total.bytes_in)?;
+        sum.set_item("message_bytes_out", total.bytes_out)?;
+        sum.set_item("cpu_ns", detached(py, || inner.bus.cpu_ns()))?;
         Ok(sum)
     }
 

@@ -124,6 +124,11 @@ impl Subscription {
         Some(taken.batches)
     }
 
+    /// Whether there is nothing to take, and may be later.
+    pub(super) fn is_idle(&self) -> bool {
+        self.reader.consumer().is_idle()
+    }
+
     /// Whether it makes its senders wait.
     pub(crate) fn holds_back(&self) -> bool {
         self.reader.consumer().holds_back()

@@ -107,9 +107,25 @@ impl Publishing<'_> {
         }
     }
 
-    /// The message is published: its number is used. Returns it.
+    /// So many filters were looked at for the message.
     #[inline]
-    pub fn finish(mut self) -> u64 {
+    pub fn count_evaluated(&mut self, filters: u64) {
+        self.state.here.evaluated += filters;
+    }
+
+    /// The message, of this length, is published: its number is used. Returns it. `targets` are the links and queues that want it,
+    /// and `copies` those that went into queues of this process.
+    #[inline]
+    pub fn finish(mut self, length: usize, targets: usize, copies: u64) -> u64 {
+        let here = &mut self.state.here;
+        here.bytes_in += length as u64;
+        if targets > 0 {
+            here.matched += 1
+        } else {
+            here.dropped_at_source += 1
+        }
+        here.delivered += copies;
+        here.bytes_out += copies * length as u64;
         self.state.last += 1;
         self.state.last
     }

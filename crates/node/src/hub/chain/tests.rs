@@ -48,7 +48,7 @@ fn publish(chains: &Chains, clock: &At, text: &str, links: &[LinkId]) -> u64 {
     for &link in links {
         publishing.append(link, stamp, text.len(), &[text.as_bytes()]);
     }
-    publishing.finish()
+    publishing.finish(text.len(), 1, 0)
 }
 
 #[test]
@@ -103,7 +103,7 @@ fn how_far_a_chain_is_is_told_when_somebody_returns_and_at_the_end() {
     assert_eq!(taken(&chains, 0), ["mark 3"], "somebody else returned");
     let mut publishing = chains.publish(1);
     publishing.drop_for(0);
-    publishing.finish();
+    publishing.finish(2, 1, 0);
     publish(&chains, &clock, "#d", &[]);
     chains.close();
     chains.close();
@@ -211,7 +211,7 @@ fn what_is_replayed_to_many_links_is_bounded_and_the_rest_is_reported_as_lost() 
         let mut publishing = chains.publish(1);
         let stamp = publishing.stamp(&At(number * 2000), true);
         publishing.keep(9, stamp, &[&body]);
-        assert_eq!(publishing.finish(), number);
+        assert_eq!(publishing.finish(body.len(), 1, 0), number);
     }
     let now = Time::from_nanos(4_000_000_000);
     let waiting = || (0..100).map(|link| chains.waiting(link)).sum::<usize>();

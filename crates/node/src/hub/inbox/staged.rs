@@ -11,6 +11,7 @@ use super::super::consumer::{Entry, Source};
 use super::super::notes::{Hold, Notes};
 use super::super::passing::Outbound;
 use super::super::routes::Routes;
+use crate::load::Tally;
 use crate::switch::SubscriptionId;
 
 /// Who gets what of the buffer that is being filled.
@@ -28,8 +29,8 @@ pub(super) struct Staged {
     pub links: Vec<LinkId>,
     /// Links that rest, and behind which programs want it, too.
     pub later: Vec<LinkId>,
-    /// Messages that came since somebody counted.
-    pub count: u64,
+    /// What came since it was taken.
+    pub tally: Tally,
 }
 
 impl Staged {
@@ -44,7 +45,7 @@ impl Staged {
         at: usize,
         passes: Option<LinkId>,
     ) -> Result<bool, DecodeError> {
-        self.count += 1;
+        self.tally.received += 1;
         let origin = notes.next_origin();
         if origin.number < notes.floor || notes.hold != Hold::Ours {
             return Ok(false);
@@ -55,7 +56,7 @@ impl Staged {
             aged => aged.map(|(age, _)| age),
         };
         let entry = Entry::new(at, record.len(), origin.number, origin.timestamp_us);
-        let Staged { entries, ids, ages, sources, outbound, links, later, .. } = self;
+        let Staged { entries, ids, ages, sources, outbound, links, later, tally } = self;
         let published = notes.published();
         let each = |id| {
             let staged = entries.entry(id).or_default();
@@ -63,6 +64,8 @@ impl Staged {
                 ids.push(id);
             }
             staged.push(entry);
+            tally.delivered += 1;
+            tally.bytes_delivered += record.len() as u64;
         };
         let mut kept = false;
         let wanted = match passes.filter(|_| notes.may_pass() && origin.number > 0) {
@@ -86,6 +89,7 @@ impl Staged {
             sources.push((at as u32, notes.source));
         }
         ages.extend(age.filter(|_| wanted).map(|age| (at as u32, age)));
+        self.tally.matched += u64::from(wanted || kept);
         Ok(wanted || kept)
     }
 }
