@@ -1,5 +1,6 @@
 """A consumer of a queue or a subscription, and what one reports that had another lease before."""
 
+import math
 from dataclasses import dataclass
 
 from shoal.store.requests import Runs
@@ -20,6 +21,8 @@ class Consumer:
     #: Totals that were.
     given_messages: int = 0
     given_bytes: int = 0
+    #: When it was given messages last.
+    given_at_s: float = -math.inf
     #: Whether its selector has more to look at.
     more: bool = False
     #: Bytes of a delivery that its connection takes.

@@ -14,6 +14,9 @@ OWNED_MAX = 100_000
 #: Keys of the log that name queues whose messages came past the machine and are not journalled as come yet.
 COUNTING = "counting/"
 
+#: A consumer with credit again so soon after a delivery is granted messages ahead, and waits for no sync.
+AHEAD_WITHIN_S = 0.1
+
 #: What is done once it is known whether the rows of a turn were taken: the reason if they were not.
 After = Callable[[str | None], None]
 
@@ -39,7 +42,11 @@ class Core:
         self._owned: dict[str, bool] = {}
         #: Messages of a queue that are ready in memory, at the most.
         self.queue_window = queue_window
+        #: How soon after a delivery a consumer has credit again that is granted messages ahead.
+        self.ahead_within_s = AHEAD_WITHIN_S
         self.turn = Turn()
+        #: Turns that were appended, and those of them that are durable.
+        self.turns = self.durable_turns = 0
         self.now = Now(0.0, 0)
         #: Session and body, once everything appended so far is durable.
         self._held: list[tuple[str, dict[str, Any]]] = []

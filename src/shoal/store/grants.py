@@ -10,7 +10,9 @@ that was killed knows which messages a program may have received. It marks those
   back (`Grants.hold`, `Grants.let_go`), so that others are not given marked messages that no program has.
 
 A grant rides with the rows that it is about where the store foresees who gets them: no delivery waits for the
-disk a second time then.
+disk a second time then. A consumer that is behind, fast and alone is granted messages ahead of its credit, as
+many as it may hold: when its credit comes, they are delivered at once. So an absent consumer's marks are on
+twice as many messages as it may hold, at the most.
 """
 
 import json
@@ -42,6 +44,24 @@ class Foreseen:
     given_to: int = 0
 
 
+@dataclass(slots=True)
+class Ahead:
+    """Messages that the only consumer is granted before it has credit for them: their offsets."""
+
+    lease: int
+    #: The first that was not given to it, and the one after the last.
+    next: int
+    end: int
+    #: The one after the last that the log will have once this turn is durable, and the turn.
+    granting_to: int
+    turn: int
+
+    def settle(self, core: Core) -> None:
+        """Count what became durable meanwhile."""
+        if core.durable_turns >= self.turn:
+            self.end = self.granting_to
+
+
 class Grants:
     """The grants of one reader. For one thread at a time."""
 
@@ -53,11 +73,16 @@ class Grants:
         self._returning: dict[str, int] = {}
         #: Who gets messages that this turn stores.
         self._foreseen: list[Foreseen] = []
+        #: What the only consumer gets next.
+        self._ahead: Ahead | None = None
+        #: Behind the last message that a consumer was given, or an absent one was granted.
+        self._reached = 0
         #: Up to where an earlier version may have given messages out.
         self._given_below = 0
         if is_durable and not is_new:
             takers = json.loads(log.get(f"takers/{key}") or b"{}")
             self._absent = takers if isinstance(takers, dict) else {}
+            self._reached = max((end for _, end, _ in log.grants(key)), default=0)
             if (found := log.get(f"given/{key}")) is not None:
                 self._given_below = min(_OFFSET.unpack(found)[0], log.end)
                 backlog.presume(0, self._given_below)
@@ -89,14 +114,16 @@ class Grants:
 
     def end(self, core: Core, consumer: Consumer) -> None:
         """A consumer ended itself, and what it had went back."""
+        self._withdraw(core)
         self._end_lease(core, consumer.lease)
 
     def _end_lease(self, core: Core, lease: int) -> None:
         if self._is_durable:
             core.turn.lease_over(self._key, lease)
 
-    def lose(self, consumer: Consumer) -> None:
-        """A consumer is gone without a word."""
+    def lose(self, core: Core, consumer: Consumer) -> None:
+        """A consumer is gone without a word: it was not sent what it was granted ahead."""
+        self._withdraw(core)
         self._absent[consumer.taker] = consumer.lease
 
     # Consumers of the store's last life.
@@ -149,11 +176,18 @@ class Grants:
             core.turn.delivered(self._key, start, end, 0, 0)
 
     def grant(
-        self, core: Core, lease: int, first: int, runs: list[tuple[int, int]], marked: list[int]
+        self,
+        core: Core,
+        lease: int,
+        first: int,
+        runs: list[tuple[int, int]],
+        marked: list[int],
+        ahead: int,
     ) -> bool:
         """Note messages, from the `first` on, that a consumer is about to be sent; whether that is durable.
 
-        Those that an absent consumer was granted are `marked`, and stay so, whatever that one says.
+        Those that an absent consumer was granted are `marked`, and stay so, whatever that one says. So many
+        messages more are granted `ahead`, if the consumer is the only one.
         """
         if not self._is_durable:
             return True
@@ -164,9 +198,49 @@ class Grants:
             if each.lease == lease and each.first <= first and end <= each.end and not marked:
                 each.given_to = max(each.given_to, end)
                 return True
+        if not marked and self._is_ahead(core, lease, first, end, ahead):
+            return True
+        its = self._ahead
+        if its is not None and (its.lease != lease or its.next < end):
+            self._withdraw(core)
         for start, stop in runs:
             core.turn.granted(self._key, start, stop, lease)
+        if end >= self._reached:
+            self._grant_ahead(core, lease, end, ahead)
         return False
+
+    def _is_ahead(self, core: Core, lease: int, first: int, end: int, ahead: int) -> bool:
+        """Whether messages were granted ahead; then those that follow are, before they are needed."""
+        its = self._ahead
+        if its is None or its.lease != lease:
+            return False
+        its.settle(core)
+        if first < its.next or end > its.end:
+            return False
+        its.next = end
+        if end < self._reached:
+            return True
+        self._reached, to = end, min(end + ahead, core.log.durable_end)
+        # In time, and not for each delivery.
+        if its.granting_to == its.end and its.end < end + ahead // 2 and to > its.end:
+            core.turn.granted(self._key, its.end, to, lease)
+            its.granting_to, its.turn = to, core.turns + 1
+        return True
+
+    def _grant_ahead(self, core: Core, lease: int, first: int, ahead: int) -> None:
+        """Grant messages behind all that were granted before: they can be withdrawn, and no mark is lost."""
+        self._withdraw(core)
+        self._reached = first
+        to = min(first + ahead, core.log.durable_end)
+        if to > first:
+            core.turn.granted(self._key, first, to, lease)
+            self._ahead = Ahead(lease, first, first, to, core.turns + 1)
+
+    def _withdraw(self, core: Core) -> None:
+        """What was granted ahead and not given is granted no longer."""
+        its, self._ahead = self._ahead, None
+        if its is not None and its.next < its.granting_to:
+            core.turn.revoked(self._key, its.next, its.granting_to)
 
     def revoke(self, core: Core, number: int, runs: Runs) -> None:
         """A consumer gives back what it has of these: it is granted no longer."""
@@ -188,6 +262,7 @@ class Grants:
             return
         for each in self._foreseen:
             each.first, each.end = first + each.first, first + each.end
+            self._reached = max(self._reached, each.end)
 
     def given(self, core: Core) -> None:
         """Everything that can be was given out: what was foreseen and did not happen is granted no longer."""

@@ -32,7 +32,7 @@ from shoal.errors import (
 from shoal.messages import named
 from shoal.messages import store as notices
 from shoal.store.commits import Commits
-from shoal.store.core import Core, Now
+from shoal.store.core import AHEAD_WITHIN_S, Core, Now
 from shoal.store.credit import Credit
 from shoal.store.destinations import Destinations
 from shoal.store.gate import Gate, Via
@@ -99,10 +99,12 @@ class Machine:
         gate: Gate | None = None,
         rules: Rules | None = None,
         return_s: float = LINK_LEASE_S,
+        ahead_within_s: float = AHEAD_WITHIN_S,
     ) -> None:
         """A store that starts.
 
-        Consumers of its last life have `return_s` to come back, from the first client on that does.
+        Consumers of its last life have `return_s` to come back, from the first client on that does. Those
+        with credit again within `ahead_within_s` of a delivery are granted messages ahead.
         """
         self.log = log_
         self.identity = identity
@@ -110,6 +112,7 @@ class Machine:
         self._gate = gate
         self._core = Core(log_, identity.patterns, queue_window, rules)
         self._core.now, self._core.lease = now, now.wall_us << 8
+        self._core.ahead_within_s = ahead_within_s
         self._readers = Readers(self._core)
         self._commits = Commits(self._core)
         self._credit = Credit(self._readers, self._core.rules)
@@ -133,6 +136,8 @@ class Machine:
         self._tidy_at_s = now.mono_s + HOUSEKEEPING_S
         #: When what was appended and may wait is to be durable.
         self._settle_at_s: float | None = None
+        #: Whether the log is synced before the turn settles.
+        self._will_sync = False
         self._is_closing = False
         #: Requests in the name of a session that another peer began.
         self.foreign = 0
@@ -392,7 +397,9 @@ class Machine:
             may_wait = False
             self.log.append_turn(core.turn)
         self._sending.begin_turn()
-        return self._is_due(may_wait and not core.has_held)
+        core.turns += 1
+        self._will_sync = self._is_due(may_wait and not core.has_held)
+        return self._will_sync
 
     def _is_due(self, may_wait: bool) -> bool:
         """Whether what was appended has to be durable now."""
@@ -410,6 +417,8 @@ class Machine:
         """Everything that was appended is durable; whether there is more to give out at once."""
         core = self._core
         core.now = now
+        if self._will_sync or self.log.is_settled:
+            core.durable_turns = core.turns
         core.settle()
         touched, core.touched = core.touched, set()
         self._readers.arrived(touched)

@@ -255,7 +255,7 @@ class Reader:
         if consumer is None:
             return
         counted = self.backlog.abandon(number, consumer.lease, core.now.wall_us)
-        self.grants.lose(consumer)
+        self.grants.lose(core, consumer)
         self._left(core, counted)
 
     def take_over(self, core: Core, number: int, own: int, former: Former) -> None:
@@ -473,6 +473,7 @@ class Reader:
         size = min(budget, consumer.bytes - consumer.given_bytes)
         if size <= 0:
             return 0
+        ahead = self._ahead(core, consumer)
         batches, consumer.more = self.backlog.take(
             consumer.number, core.now.wall_us, min(left, max(1, share)), size, oldest=core.is_scattered
         )
@@ -485,7 +486,7 @@ class Reader:
                 self._take_back(core, consumer, [number for number, _ in enumerate(split_rows(rows), first)])
                 continue
             marked = [offset for offset, count in counts if count == 0]
-            if not self.grants.grant(core, consumer.lease, first, runs, marked):
+            if not self.grants.grant(core, consumer.lease, first, runs, marked, ahead):
                 # Nothing that follows overtakes what has to wait until its grant is durable.
                 tell = core.say
             length = len(rows) + DELIVERY_BYTES + DELIVERY_ENTRY_BYTES * (len(counts) + len(lives))
@@ -495,6 +496,12 @@ class Reader:
             else:
                 self._deliver_alone(core, tell, consumer, delivery)
         return used
+
+    def _ahead(self, core: Core, consumer: Consumer) -> int:
+        """How many messages more the consumer is granted: as many as it may hold, if it is alone and fast."""
+        is_fast = core.now.mono_s - consumer.given_at_s < core.ahead_within_s
+        consumer.given_at_s = core.now.mono_s
+        return self.backlog.counts[2] + consumer.room if is_fast and len(self.consumers) == 1 else 0
 
     def _deliver_alone(self, core: Core, tell: Tell, consumer: Consumer, delivery: Delivery) -> None:
         """Deliver messages one by one that are too long together, up to one that is too long alone."""

@@ -6,6 +6,7 @@ import pytest
 from desk import Client, Desk, Tap
 
 from shoal._core import SimulatedDisk
+from shoal.store.readers import subscription_key
 
 
 @pytest.fixture
@@ -313,3 +314,77 @@ def test_a_report_of_a_lease_before_a_seek_is_void(desk: Desk) -> None:
     desk.crash()
     last = desk.client("a3", client_id="c").subscribe("t", name="s", durable=True, former=former)
     assert last.bodies() == [b"3"]
+
+
+def behind(desk: Desk, messages: int) -> tuple[Client, Tap]:
+    """A durable subscription with a backlog, and its consumer, which may hold four messages."""
+    client = desk.client("a", client_id="a")
+    client.subscribe("t/>", name="s", durable=True, start="earliest", messages=0).cancel()
+    client.send("t/1", *(b"%d" % n for n in range(messages)))
+    tap = client.subscribe("t/>", name="s", durable=True, messages=4)
+    return client, tap
+
+
+def follow(tap: Tap, until: int) -> None:
+    """The consumer acknowledges two messages, and has credit for two more, until it has so many."""
+    while len(tap.bodies()) < until:
+        done = len(tap.bodies()) - 2
+        tap.client.tell(
+            "ack", consumer=tap.number, lease=tap.lease, offsets=tap._runs(tap.bodies()[done - 2 : done])
+        )
+        tap.client.tell("credit", consumer=tap.number, messages=done + 4, bytes=1 << 30)
+        tap.client.desk.run()
+
+
+def test_a_fast_consumer_that_is_behind_waits_for_no_grant() -> None:
+    desk = returning()
+    _, tap = behind(desk, 100)
+    follow(tap, 8)
+    before = desk.syncs
+    follow(tap, 80)
+    assert desk.syncs - before < 20, "36 deliveries"
+
+
+def test_after_a_crash_what_a_fast_consumer_was_granted_ahead_is_marked_and_nothing_else() -> None:
+    desk = returning()
+    _, tap = behind(desk, 100)
+    follow(tap, 40)
+    desk.crash()
+    again = desk.client("b", client_id="a").subscribe("t/>", name="s", durable=True)
+    desk.wait(4)
+    marked = [int(body) for body, count in counts(again).items() if count != 1]
+    assert {36, 37, 38, 39} <= set(marked), "the consumer has them"
+    assert max(marked) < 40 + 4, "it may hold four"
+    assert max(counts(again), key=int) == b"99"
+
+
+@pytest.mark.parametrize("is_closed", [False, True])
+def test_what_a_consumer_was_granted_ahead_is_not_marked_when_it_ends(is_closed: bool) -> None:
+    desk = returning()
+    _, tap = behind(desk, 100)
+    follow(tap, 40)
+    if is_closed:
+        tap.cancel()
+    else:
+        desk.wait(16)
+    key = subscription_key("s", "a", shared=False, durable=True)
+    assert all(end <= tap.offset(b"39") + 1 for _, end, _ in desk.log.grants(key))
+    desk.crash()
+    again = desk.client("b", client_id="a").subscribe("t/>", name="s", durable=True)
+    desk.wait(4)
+    marked = {int(body) for body, count in counts(again).items() if count != 1}
+    assert marked == (set() if is_closed else {36, 37, 38, 39})
+
+
+def test_a_redelivery_to_a_fast_consumer_takes_no_mark_from_what_it_holds() -> None:
+    desk = returning()
+    _, tap = behind(desk, 100)
+    follow(tap, 40)
+    tap.release(b"37", seen=False)
+    tap.credit(41)
+    assert tap.bodies()[-1] == b"37"
+    desk.wait(16)
+    desk.crash()
+    again = desk.client("b", client_id="a").subscribe("t/>", name="s", durable=True)
+    desk.wait(4)
+    assert {int(body) for body, count in counts(again).items() if count != 1} == {36, 37, 38, 39}
