@@ -36,6 +36,8 @@ class Cell(Trial):
     #: Filters that match nothing, and copies of each message: n and r of the study.
     n: int = 0
     r: int = 1
+    #: Whether the filters that match nothing are equal.
+    equal: bool = False
     #: The study's default is an empty body.
     size: int = 0
     #: Topics, correlation ids and property values that publishers send round robin.

@@ -73,7 +73,7 @@ def sizes(quick: bool) -> list[Cell]:
 
 def activation(quick: bool) -> list[Cell]:
     """4.4: the same subscribers without filters, with correlation and with property filters; all match."""
-    counts = (1, 5, 20) if quick else (1, 2, 5, 10, 20, 40)
+    counts = (1, 20) if quick else (1, 2, 5, 10, 20, 40)
     return [
         Cell(
             experiment="fiorano-activation",
@@ -171,21 +171,19 @@ def _either(kind: str, identities: Sequence[int]) -> Group:
 
 def all_of(quick: bool) -> list[Cell]:
     """4.8: ten subscribers, AND-filters of n properties; the deciding one first, in the middle, last."""
-    lengths = (5, 25) if quick else (1, 5, 10, 15, 20, 25)
+    lengths = (25,) if quick else (1, 5, 10, 15, 20, 25)
     total, count = 25, 10
     made = []
     for order, length in product((1, 2, 3), lengths):
-        at = {1: 0, 2: (length - 1) // 2, 3: length - 1}[order]
+        places = [(j, _decides(order, length, j)) for j in range(1, count + 1)]
         groups = tuple(
             Group(
                 count=1,
                 selector=" AND ".join(f"p{i} = '#{j if i == at else 0}'" for i in range(length)),
             )
-            for j in range(1, count + 1)
+            for j, at in places
         )
-        messages = tuple(
-            {f"p{i}": f"#{j if i == at else 0}" for i in range(total)} for j in range(1, count + 1)
-        )
+        messages = tuple({f"p{i}": f"#{j if i == at else 0}" for i in range(total)} for j, at in places)
         made.append(
             Cell(
                 experiment="fiorano-and",
@@ -202,24 +200,40 @@ def all_of(quick: bool) -> list[Cell]:
     return made
 
 
+def _decides(order: int, length: int, j: int) -> int:
+    """The place of the property that decides for subscriber j, from 0: first, in the middle, or last."""
+    if order == 2:
+        # Of an even number of properties there are two in the middle.
+        return (length - 1) // 2 + (length % 2 == 0 and j > length // 2)
+    return 0 if order == 1 else length - 1
+
+
 def joint(quick: bool) -> list[Cell]:
-    """4.9: n filters that do not match beside r that do. The model is fitted to these."""
-    grid = [(n, r) for r, n in product(JOINT_R, JOINT_N)] + list(JOINT_BESIDE)
+    """4.9: n filters that do not match, all different or all equal, beside r that do. It makes the model."""
+    grid = [(n, r) for r, n in product(JOINT_R, JOINT_N)]
+    beside, equal = list(JOINT_BESIDE), grid
     if quick:
-        grid = [(n, r) for r, n in product((1, 5, 20), (5, 40, 160))] + [(10, 2), (80, 20)]
+        # The cells whose figures the study's table gives, and some that the model is judged by.
+        grid = [(n, r) for r, n in product((1, 5, 40), (5, 40, 160))]
+        beside, equal = [(10, 2), (80, 20)], [(160, 1)]
     return [
-        Cell(
-            experiment="fiorano-joint",
-            name=f"{kind}-n{n}-r{r}",
-            series=f"{kind}, r = {r}",
-            x=n + r,
-            kind=kind,
-            matching=(wanting(kind, 0, r),),
-            idle=tuple(wanting(kind, number) for number in range(1, n + 1)),
-            n=n,
-            r=r,
-            **sent(kind, [0]),
-        )
-        for kind in KINDS
-        for n, r in grid
+        *(_joint_cell(kind, n, r, equal=False) for kind in KINDS for n, r in grid + beside),
+        *(_joint_cell(kind, n, r, equal=True) for kind in KINDS for n, r in equal),
     ]
+
+
+def _joint_cell(kind: str, n: int, r: int, *, equal: bool) -> Cell:
+    different = tuple(wanting(kind, number) for number in range(1, n + 1))
+    return Cell(
+        experiment="fiorano-joint",
+        name=f"{kind}-n{n}-r{r}" + ("-equal" if equal else ""),
+        series=f"{kind}, r = {r}" + (", equal" if equal else ""),
+        x=n + r,
+        kind=kind,
+        matching=(wanting(kind, 0, r),),
+        idle=(wanting(kind, 1, n),) if equal else different,
+        n=n,
+        r=r,
+        equal=equal,
+        **sent(kind, [0]),
+    )

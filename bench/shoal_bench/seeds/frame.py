@@ -73,6 +73,8 @@ class Site:
         self.hosts = hosts
         #: What cells learned that later cells use: such as the share of a core that a contestant needs.
         self.learned: dict[str, Any] = {}
+        #: The rule that this machine broke before the first cell, if it did.
+        self.busy_before: str | None = None
         self._stack = ExitStack()
         self._artemis: Broker | None = None
 

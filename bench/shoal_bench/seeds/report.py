@@ -56,6 +56,8 @@ def page(result: Mapping[str, Any]) -> str:
     ]
     if not result["judged"]:
         parts.append('<p class="note">A quick run, for a look: its figures were not judged.</p>')
+    if (before := result.get("busy_before")) is not None:
+        parts.append(f'<p class="note">The machine had other work: {html.escape(before)}.</p>')
     parts += ["<h2>Theirs and ours</h2>", _compared(result["experiments"])]
     if beside := list(_beside(result["experiments"])):
         heads = ("experiment", "cell", "figure", "ours", "peer", "", "times better")

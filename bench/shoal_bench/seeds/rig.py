@@ -22,7 +22,7 @@ from shoal_bench.norm import free_port
 from shoal_bench.seeds.cell import Cell
 from shoal_bench.seeds.frame import NOT_JUDGED, Note, Reading, Rig, Site
 from shoal_bench.seeds.quota import limited
-from shoal_bench.seeds.validity import Core, broken_rule
+from shoal_bench.seeds.validity import Core, broken_rule, memory_used
 
 SIDES = "shoal_bench.seeds.sides"
 #: What the node may use of its core, tried in turn.
@@ -74,13 +74,22 @@ class Measured:
             "overall_msg_s": self.overall_msg_s,
             "goodput_mbit_s": self.overall_msg_s * self.cell.size * 8 / 1e6,
             "share_of_core": self.share,
+            "softirq_share": self._softirq_share(),
         }
         return Reading(figures=figures, why=self.why, samples=tuple(self._bodies()))
+
+    def _softirq_share(self) -> float | None:
+        """The share of the node's core that went to packets. Loopback charges some of it to the sender's."""
+        took_s = sum(sample["took_s"] for sample in self.samples)
+        told = [sample["softirq_s"] for sample in self.samples if "softirq_s" in sample]
+        return sum(told) / took_s if told and took_s else None
 
     def _bodies(self) -> Iterator[Mapping[str, Any]]:
         for sample in self.samples:
             yield {
+                "v": 1,
                 "kind": self.cell.kind,
+                "equal": self.cell.equal,
                 "n": self.cell.n,
                 "r": self.cell.r,
                 "size": self.cell.size,
@@ -88,7 +97,10 @@ class Measured:
                 "received": int(sample["received"]),
                 "dispatched": int(sample["dispatched"]),
                 "evaluated": int(sample["evaluated"]),
+                "matched": int(sample.get("matched", 0)),
+                "bytes": int(sample.get("bytes", 0)),
                 "cpu_s": sample["cpu_s"],
+                "softirq_s": sample.get("softirq_s", 0.0),
                 "quota": self.share,
                 "valid": self.why is None,
                 "why": self.why,
@@ -122,8 +134,12 @@ def _run(cell: Cell, contestant: str, site: Site, share: float) -> Measured:
     seconds = deltas(samples)
     why: str | None = NOT_JUDGED
     if site.rig.strict:
-        own = [sample["cpu_s"] / sample["took_s"] / share for sample in _middle(seconds)]
-        why = broken_rule(own, busy.shares[1:-1] or busy.shares)
+        # What the kernel does for the node's packets is the node's work.
+        own = [
+            (sample["cpu_s"] + sample.get("softirq_s", 0.0)) / sample["took_s"] / share
+            for sample in _middle(seconds)
+        ]
+        why = broken_rule(own, busy.shares[1:-1] or busy.shares, memory_used()) or site.busy_before
     return Measured(cell, contestant, tuple(seconds), share, why)
 
 

@@ -17,6 +17,7 @@ from shoal_bench.errors import ExperimentError
 from shoal_bench.hosts import AgentHost, Control
 from shoal_bench.seeds.frame import Experiment, Reading, Rig, Site, Trial
 from shoal_bench.seeds.interval import half_width, is_enough
+from shoal_bench.seeds.validity import busy_before
 
 #: What starting a cell's processes takes, for the estimate of the time left.
 START_S = 3.0
@@ -175,8 +176,14 @@ def run(
     name = f"{datetime.now(UTC):%Y%m%d-%H%M%S}"
     work = jobs(experiments, plan, skipped)
     results: list[Result] = []
-    began = time.monotonic()
+    began, work_s = time.monotonic(), len(work) * (plan.cell_s + START_S)
     with _store(plan.store) as bus, _agents(plan) as hosts, Site(plan.rig(), hosts, plan.hours) as site:
+        if plan.strict and not plan.hosts:
+            site.busy_before = busy_before(
+                core for core in (site.node_core, site.load_core) if core is not None
+            )
+        if site.busy_before is not None:
+            follow(f"No cell will count ({site.busy_before})", len(work), 0, work_s)
         for done, job in enumerate(work):
             each_s = (time.monotonic() - began) / done if done else plan.cell_s + START_S
             left_s = each_s * (len(work) - done)
@@ -189,7 +196,8 @@ def run(
             result = _run_job(job, plan, site, note)
             results.append(result)
             _keep(bus, name, result)
-    return _summary(name, plan, experiments, results, time.monotonic() - began)
+        before = site.busy_before
+    return {**_summary(name, plan, experiments, results, time.monotonic() - began), "busy_before": before}
 
 
 def _run_job(job: Job, plan: Plan, site: Site, note: Callable[[str], None]) -> Result:

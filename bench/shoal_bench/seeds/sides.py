@@ -18,7 +18,7 @@ from shoal.processes.worker import Report, Role, is_told, run_role, wait_told
 from shoal_bench.cpu import CpuClock
 from shoal_bench.errors import ExperimentError
 from shoal_bench.seeds.cell import Cell, Group
-from shoal_bench.seeds.validity import Core
+from shoal_bench.seeds.validity import TICKS, Core
 
 #: Longer than any cell.
 CELL_S = 3600.0
@@ -43,15 +43,17 @@ def node(options: dict[str, Any], report: Report) -> Mapping[str, Any]:
         began = time.monotonic()
         while not is_told():
             core = None if options["core"] is None else Core.read(options["core"])
-            links = bus.links
+            stats = bus.stats()
             samples.append(
                 {
                     "at_s": time.monotonic() - began,
-                    "received": sum(link.messages_received for link in links),
-                    "dispatched": sum(link.messages_sent for link in links),
-                    "evaluated": bus.stats()["filters_evaluated"],
+                    "received": stats["messages_received"],
+                    "dispatched": stats["messages_delivered"],
+                    "evaluated": stats["filters_evaluated"],
+                    "matched": stats["messages_matched"],
+                    "bytes": stats["message_bytes_in"] + stats["message_bytes_out"],
                     "cpu_s": used.elapsed_s(),
-                    "softirq": 0 if core is None else core.softirq,
+                    "softirq_s": 0.0 if core is None else core.softirq / TICKS,
                 }
             )
             time.sleep(max(0.0, began + len(samples) * options["every_s"] - time.monotonic()))
@@ -114,13 +116,18 @@ def publishers(options: dict[str, Any], report: Report) -> Mapping[str, Any]:
             sender.begin(options["seconds"])
         while (now := time.monotonic()) < stop:
             sent = sum(sender.sent for sender in senders)
+            core = None if options["core"] is None else Core.read(options["core"])
+            stats = [bus.stats() for bus in buses]
             samples.append(
                 {
                     "at_s": now - began,
                     "received": sent,
                     "dispatched": sent,
-                    "evaluated": sum(bus.stats()["filters_evaluated"] for bus in buses),
+                    "evaluated": sum(each["filters_evaluated"] for each in stats),
+                    "matched": sum(each["messages_matched"] for each in stats),
+                    "bytes": sum(each["message_bytes_in"] + each["message_bytes_out"] for each in stats),
                     "cpu_s": used.elapsed_s(),
+                    "softirq_s": 0.0 if core is None else core.softirq / TICKS,
                 }
             )
             time.sleep(max(0.0, began + len(samples) * options["every_s"] - time.monotonic()))

@@ -21,7 +21,7 @@ from shoal.messages import daemon as notices
 from shoal.messages import link as link_notices
 from shoal.monitor.backlogs import store_status
 from shoal.monitor.capacity import CapacityLow, CapacityRegained, CapacityWatch
-from shoal.monitor.load import load_status
+from shoal.monitor.load import load_status, totals
 from shoal.monitor.process import process_status
 from shoal.system import processor_s
 
@@ -258,7 +258,7 @@ class Daemon:
 
     def _counted(self) -> dict[str, Any]:
         """What capacity is estimated from."""
-        return {"load": self.bus.load(), "cpu_s": processor_s(), "store": self._parts.find("store")}
+        return {"load": totals(self.bus.stats()), "cpu_s": processor_s(), "store": self._parts.find("store")}
 
     def _note_capacity(self, event: CapacityLow | CapacityRegained | None) -> None:
         name = self.config.name

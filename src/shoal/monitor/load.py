@@ -20,3 +20,17 @@ def load_status(load: Mapping[str, Any]) -> dict[str, Any]:
             if name != "dropped_at_source" or row["place"] == "here":
                 lane[name] += row[name]
     return {**{name: load[name] for name in COUNTERS}, "cpu_ns": load["cpu_ns"], "lanes": [*lanes.values()]}
+
+
+def totals(stats: Mapping[str, int]) -> dict[str, int]:
+    """The totals of `Node.load` from `Node.stats`, which makes no row for each link."""
+    return {
+        "received": stats["messages_received"],
+        "evaluated": stats["filters_evaluated"],
+        "matched": stats["messages_matched"],
+        "delivered": stats["messages_delivered"],
+        "dropped_at_source": stats["messages_dropped_at_source"],
+        "bytes_in": stats["message_bytes_in"],
+        "bytes_out": stats["message_bytes_out"],
+        "cpu_ns": stats["cpu_ns"],
+    }

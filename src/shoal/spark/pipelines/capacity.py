@@ -17,13 +17,13 @@ from shoal.spark.pipelines import common
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, Row, SparkSession
 
-#: A sample's body. All but `why` are needed: a sample that lacks one is dropped and counted.
+#: A sample's body. All but `equal` and `why` are needed: a sample that lacks one is dropped and counted.
 BODY = (
     "run STRING, experiment STRING, cell STRING, rep INT, contestant STRING, kind STRING, n INT, r INT, "
     "size INT, t_s DOUBLE, received BIGINT, dispatched BIGINT, evaluated BIGINT, cpu_s DOUBLE, "
-    "valid BOOLEAN, why STRING"
+    "valid BOOLEAN, equal BOOLEAN, why STRING"
 )
-NEEDED = tuple(part.split()[0] for part in BODY.split(", ") if not part.startswith("why"))
+NEEDED = tuple(part.split()[0] for part in BODY.split(", ") if not part.startswith(("equal", "why")))
 #: The share of a run that is cut at both ends.
 CUT = 0.05
 #: (filters beside the matching ones, replication) of the cells that judge a model.
@@ -48,6 +48,7 @@ class Cell:
         evaluated: filters that were looked at for a message.
         overall_msg_s: messages received and sent in a second of a full core.
         held_out: whether it judges the models instead of making them.
+        equal: whether the filters that do not match are equal. Models are of different ones.
     """
 
     contestant: str
@@ -59,6 +60,7 @@ class Cell:
     evaluated: float
     overall_msg_s: float
     held_out: bool
+    equal: bool = False
 
     @property
     def workload(self) -> Workload:
@@ -115,7 +117,7 @@ def capacity(
     measured = _cells(whole).cache()
     try:
         found = tuple(
-            _cell(row) for row in measured.orderBy("contestant", "kind", "size", "r", "n").collect()
+            _cell(row) for row in measured.orderBy("contestant", "kind", "equal", "size", "r", "n").collect()
         )
         if not found:
             raise ConfigError(
@@ -172,7 +174,8 @@ def _cells(samples: "DataFrame") -> "DataFrame":
     for n, r in sorted(HELD_OUT):
         held_out = held_out | ((f.col("n") == n) & (f.col("r") == r))
     return (
-        middle.groupBy("contestant", "kind", "n", "r", "size")
+        middle.withColumn("equal", f.coalesce("equal", f.lit(False)))
+        .groupBy("contestant", "kind", "n", "r", "size", "equal")
         .agg(
             f.sum("received").alias("received"),
             f.sum("cpu_s").alias("cpu_s"),
@@ -180,7 +183,7 @@ def _cells(samples: "DataFrame") -> "DataFrame":
         )
         .where("received > 0 and cpu_s > 0")
         .withColumn("seconds", f.col("cpu_s") / f.col("received"))
-        .withColumn("held_out", held_out)
+        .withColumn("held_out", held_out & ~f.col("equal"))
     )
 
 
@@ -195,6 +198,7 @@ def _cell(row: "Row") -> Cell:
         evaluated=row["evaluated"],
         overall_msg_s=(row["r"] + 1) / row["seconds"],
         held_out=row["held_out"],
+        equal=row["equal"],
     )
 
 
@@ -215,7 +219,7 @@ def _moments(cells: "DataFrame", form: str) -> dict[tuple[str, str], Moments]:
     size = len(scaled)
     sums = [f.sum(scaled[i] * scaled[j]).alias(f"g{i}{j}") for i in range(size) for j in range(i, size)]
     sums += [f.sum(scaled[i]).alias(f"m{i}") for i in range(size)]
-    grouped = cells.where(~f.col("held_out")).groupBy("contestant", "kind")
+    grouped = cells.where(~f.col("held_out") & ~f.col("equal")).groupBy("contestant", "kind")
     made = {}
     for row in grouped.agg(f.count("*").alias("rows"), *sums).collect():
         gram = tuple(tuple(float(row[f"g{min(i, j)}{max(i, j)}"]) for j in range(size)) for i in range(size))
@@ -228,7 +232,9 @@ def _models(measured: "DataFrame", cells: Iterable[Cell]) -> Iterable[Model]:
     every = list(cells)
     moments = {form: _moments(measured, form) for form in ("filters", "evaluations")}
     for contestant, kind in sorted(moments["filters"]):
-        own = [cell for cell in every if (cell.contestant, cell.kind) == (contestant, kind)]
+        own = [
+            cell for cell in every if (cell.contestant, cell.kind) == (contestant, kind) and not cell.equal
+        ]
         fitted = [cell for cell in own if not cell.held_out]
         if len(fitted) < CELLS_MIN:
             continue

@@ -45,16 +45,30 @@ def page(found: Capacity) -> str:
         ),
     ]
     for contestant, kind in sorted({(cell.contestant, cell.kind) for cell in found.cells}):
-        cells = [cell for cell in found.cells if (cell.contestant, cell.kind) == (contestant, kind)]
+        both = [cell for cell in found.cells if (cell.contestant, cell.kind) == (contestant, kind)]
+        cells = [cell for cell in both if not cell.equal]
         models = [model for model in found.models if (model.contestant, model.kind) == (contestant, kind)]
         parts.append(f"<h2>{html.escape(contestant)}, {html.escape(kind)}</h2>")
         parts.append(_svg(_picture(cells, models[0] if models else None)))
+        if rows := list(_equal_rows(both)):
+            heads = ("filters, copies", "B µs, different", "B µs, equal", "equal / different")
+            parts += ["<p>The study found no difference between equal and different filters.</p>"]
+            parts.append(_table(heads, rows))
     body = "\n".join(parts)
     title = f"Capacity of {html.escape(found.run)}"
     return (
         f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
         f"<style>{STYLE}</style></head>\n<body>\n{body}\n</body></html>\n"
     )
+
+
+def _equal_rows(cells: list[Cell]) -> Iterable[tuple[str, ...]]:
+    """Of each cell that was measured with equal filters, too: both costs."""
+    different = {(cell.n, cell.r): cell.processing_s for cell in cells if not cell.equal}
+    for cell in cells:
+        if cell.equal and (cell.n, cell.r) in different:
+            one, two = different[cell.n, cell.r], cell.processing_s
+            yield f"n = {cell.n}, r = {cell.r}", f"{one * 1e6:.3g}", f"{two * 1e6:.3g}", f"{two / one:.2f}"
 
 
 def _row(model: Model) -> tuple[str, ...]:

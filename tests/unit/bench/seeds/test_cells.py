@@ -25,7 +25,7 @@ def test_every_experiment_has_cells_of_its_name(name: str, quick: bool) -> None:
 
 
 def test_the_joint_grid_is_the_studys_and_the_cells_that_judge_the_model() -> None:
-    cells = fiorano.joint(False)
+    cells = [cell for cell in fiorano.joint(False) if not cell.equal]
     assert len(cells) == 2 * (36 + 2)
     cell = next(cell for cell in cells if cell.name == "property-n160-r1")
     assert sum(group.count for group in cell.idle) == 160
@@ -33,6 +33,28 @@ def test_the_joint_grid_is_the_studys_and_the_cells_that_judge_the_model() -> No
     assert cell.properties == ({"id": "#0"},)
     # Section 4.9 and Table 1: 844 messages/s.
     assert published.overall_msg_s(cell) == pytest.approx(844, rel=1e-3)
+
+
+def test_the_joint_grid_is_measured_with_equal_filters_too() -> None:
+    cells = [cell for cell in fiorano.joint(False) if cell.equal]
+    assert len(cells) == 2 * 36
+    cell = next(cell for cell in cells if cell.name == "property-n160-r1-equal")
+    assert [(group.count, group.selector) for group in cell.idle] == [(160, "id = '#1'")]
+
+
+def test_a_quick_joint_grid_has_the_cells_of_the_gates_and_some_that_judge() -> None:
+    found = {(cell.n, cell.r) for cell in fiorano.joint(True) if not cell.equal}
+    assert {(160, 1), (160, 40), (10, 2), (80, 20)} < found
+
+
+def test_of_an_even_number_of_properties_two_are_in_the_middle() -> None:
+    cells = {cell.name: cell for cell in fiorano.all_of(False)}
+    # Section 4.8: P5 decides for subscribers 1 to 5, P6 for the others.
+    deciding = [
+        next(i for i in range(10) if f"p{i} = '#{j}'" in group.selector)
+        for j, group in enumerate(cells["order2-10"].matching, start=1)
+    ]
+    assert deciding == [4] * 5 + [5] * 5
 
 
 def test_each_message_of_the_select_experiment_is_for_one_subscriber() -> None:

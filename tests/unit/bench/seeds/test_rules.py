@@ -6,7 +6,7 @@ from shoal_bench.seeds.cell import Cell
 from shoal_bench.seeds.frame import Rig
 from shoal_bench.seeds.interval import half_width, is_enough
 from shoal_bench.seeds.rig import Measured, deltas
-from shoal_bench.seeds.validity import Core, broken_rule
+from shoal_bench.seeds.validity import Core, broken_rule, busy_before, memory_used
 
 STAT = "cpu  1 1 1 1 1 1 1 1 0 0\ncpu0 10 0 10 70 10 0 0 0 0 0\ncpu1 50 0 25 0 0 5 20 0 0 0\n"
 
@@ -25,6 +25,30 @@ def test_a_cell_counts_only_if_the_node_is_the_bottleneck() -> None:
     assert broken_rule([0.99, 0.99], [0.8, 0.8]) == "load core 80% busy, at most 75%"
     assert broken_rule([0.9, 0.9], [0.5]) == "node 90% busy, at least 98%"
     assert broken_rule([], []) == "too short"
+
+
+def test_memory_must_not_be_the_bottleneck() -> None:
+    assert broken_rule([0.99], [0.5], memory=0.8) == "memory 80% in use, at most 75%"
+    told = "MemTotal:       1000 kB\nMemFree:         100 kB\nMemAvailable:    400 kB\n"
+    assert memory_used(told) == pytest.approx(0.6)
+
+
+def test_a_machine_with_other_work_breaks_a_rule_before_the_first_cell(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    at = iter(range(1000))
+
+    def idle(idle_share: float) -> None:
+        def read(_number: int) -> Core:
+            total = next(at) * 100
+            return Core(total=total, idle=int(total * idle_share), softirq=0)
+
+        monkeypatch.setattr(Core, "read", read)
+
+    idle(1.0)
+    assert busy_before([0, 1], look_s=0.0) is None
+    idle(0.9)
+    assert busy_before([1], look_s=0.0) == "core 1 was 10% busy before the run, at most 2%"
 
 
 def test_runs_are_added_until_the_interval_is_narrow() -> None:
