@@ -18,7 +18,7 @@ def test_everything_that_was_stored_is_delivered_whatever_breaks(start: int) -> 
         assert run.history.acks
 
 
-@pytest.mark.parametrize("seed", [100158, 301802])
+@pytest.mark.parametrize("seed", [100158, 301802, 2009537])
 def test_seeds_that_failed_once(seed: int) -> None:
     StoreRun(seed)
 

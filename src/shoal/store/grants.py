@@ -200,6 +200,8 @@ class Grants:
                 return True
         if not marked and self._is_ahead(core, lease, first, end, ahead):
             return True
+        # Before the grants, which may be of the same messages.
+        self._revoke_foreseen(core)
         its = self._ahead
         if its is not None and (its.lease != lease or its.next < end):
             self._withdraw(core)
@@ -268,7 +270,11 @@ class Grants:
         """Everything that can be was given out: what was foreseen and did not happen is granted no longer."""
         ready, waiting, _ = self._backlog.counts
         if ready or waiting:
-            for each in self._foreseen:
-                if (start := max(each.first, each.given_to)) < each.end:
-                    core.turn.revoked(self._key, start, each.end)
+            self._revoke_foreseen(core)
+        self._foreseen.clear()
+
+    def _revoke_foreseen(self, core: Core) -> None:
+        for each in self._foreseen:
+            if (start := max(each.first, each.given_to)) < each.end:
+                core.turn.revoked(self._key, start, each.end)
         self._foreseen.clear()

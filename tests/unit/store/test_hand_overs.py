@@ -6,7 +6,9 @@ import pytest
 from desk import Client, Desk, Tap
 
 from shoal._core import SimulatedDisk
+from shoal.bus.store_protocol import queue_topic
 from shoal.store.readers import subscription_key
+from shoal.testing import rows
 
 
 @pytest.fixture
@@ -211,6 +213,23 @@ def test_what_was_foreseen_for_a_consumer_and_not_given_to_it_is_not_marked(desk
     tap = desk.client("b", lease_s=100).consume("q")
     desk.wait(61)
     assert counts(tap) == {b"now": 0, b"soon": 1, b"later": 1}
+
+
+def test_what_goes_to_another_consumer_than_foreseen_is_marked_after_a_crash(desk: Desk) -> None:
+    """Priorities decide otherwise than the order of the rows, and one message waits."""
+    desk.client("w").put("q", b"later", delay_us=60_000_000)
+    taps = [desk.client(name).consume("q", messages=2) for name in ("a", "b")]
+    topic, sender = queue_topic("q"), desk.client("s")
+    messages = [
+        (number, desk.now.wall_us, rows.record(topic, b"%d" % number, priority=priority))
+        for number, priority in enumerate((9, 1, 9, 1), 1)
+    ]
+    content = rows.encode(sender.publisher, 5, messages)
+    sender.tell("send", publisher=sender.publisher, chain=5, after=0, rows=content, live=False)
+    desk.run()
+    assert [tap.bodies() for tap in taps] == [[b"1", b"3"], [b"2", b"4"]]
+    desk.crash()
+    assert counts(desk.client("c").consume("q")) == {b"1": 0, b"2": 0, b"3": 0, b"4": 0}
 
 
 def test_deliveries_max_holds_when_the_store_dies_with_every_delivery(desk: Desk) -> None:
