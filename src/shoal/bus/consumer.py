@@ -191,6 +191,21 @@ class ConsumerBase(ABC):
             if (request := self._inbox.decline(messages)) is not None:
                 self._channel.say(request)
 
+    def _set_aside(self, message: Message) -> None:
+        """A message that was received is not with the program yet."""
+        with self._channel.locked():
+            self._inbox.set_aside(message)
+
+    def _take_up(self, message: Message) -> bool:
+        """The program gets a message that was set aside; false if it comes again, because its lease ended."""
+        with self._channel.locked():
+            return self._inbox.take_up(message, time.monotonic())
+
+    def _report(self, message: Message, done: Done) -> None:
+        """Report that the program gets a message: it counts as delivered, also if the program dies."""
+        with self._channel.locked():
+            self._channel.request(self._inbox.report(message), done, lasting=False)
+
     def _close(self, is_done: IsDone, done: Done) -> None:
         with self._channel.locked():
             if not self._inbox.closed:

@@ -105,6 +105,8 @@ class Inbox:
         self._said: list[int] = []
         self._told: dict[int, int] = {}
         self._unconfirmed: deque[tuple[int, list[int], dict[int, int]]] = deque()
+        #: What was taken and is not with the program yet: its receiver kept it back.
+        self._aside: set[int] = set()
         #: What was handed over and the store was not told of; whether that is to be said at once.
         self._handed: list[int] = []
         self._is_handed_due = self._is_ack_due = False
@@ -151,6 +153,7 @@ class Inbox:
         self._said.clear()
         self._told.clear()
         self._handed.clear()
+        self._aside.clear()
         self._counts.clear()
         self._is_handed_due = self._is_ack_due = False
         self._say_at = None
@@ -202,13 +205,7 @@ class Inbox:
 
         Another store, or one that was restored, gets no report: it has other messages at these offsets.
         """
-        if origin != self._origin:
-            self._origin, self._last_lease = origin, 0
-            self._former, self._lost = None, []
-        if self._lost and self._former is None:
-            self._former = self._report()
-        self.lease = None
-        self._reset()
+        former = self._reported(origin)
         self._granted, self._granted_bytes = self._prefetch, self._prefetch_bytes
         request = {
             **self._begin,
@@ -216,9 +213,25 @@ class Inbox:
             "messages": self._granted,
             "bytes": self._granted_bytes,
         }
-        if self._former is None:
-            return request
-        return request | {"former": self._former | {"sessions": self._lost}}
+        return request if former is None else request | {"former": former}
+
+    def _reported(self, origin: tuple[str, str]) -> Request | None:
+        """Begin anew: what the program did under the last lease, if this is the store that it was of."""
+        if origin != self._origin:
+            self._origin, self._last_lease = origin, 0
+            self._former, self._lost = None, []
+        if self._lost and self._former is None:
+            self._former = self._report()
+        self.lease = None
+        self._reset()
+        return None if self._former is None else self._former | {"sessions": self._lost}
+
+    def leave(self, origin: tuple[str, str]) -> Request | None:
+        """Report what the program did, though it consumes no more: it ended while the store was away."""
+        former = self._reported(origin)
+        if former is None:
+            return None
+        return {**self._begin, "op": "report", "consumer": self.number, "former": former}
 
     def take(self, reader: Hashable, count_max: int = 1, now: float = 0.0) -> list[Message]:
         """The next messages that are ready, and not too old now."""
@@ -384,6 +397,7 @@ class Inbox:
         for offset in offsets:
             self._held.pop(offset, None)
             self._counts.pop(offset, None)
+            self._aside.discard(offset)
 
     def dead(self, offsets: list[int], delay_s: float) -> Request:
         """Have messages put aside; those that the store cannot put aside come again after a while."""
@@ -427,8 +441,15 @@ class Inbox:
         return [*requests, self._credit()]
 
     def decline(self, messages: Iterable[Message]) -> Request | None:
-        """Give messages back that were handed out, and that nobody has looked at."""
-        unseen = [offset_of(message) for message in messages if self.holds(message)]
+        """Give messages back that were handed out, and that no program has looked at."""
+        unseen = []
+        for message in messages:
+            offset = offset_of(message)
+            if self.holds(message):
+                unseen.append(offset)
+            elif self._held.get(offset) is message:
+                # Its lease is over: the report of it does not name this message.
+                self.give_up([offset])
         return self.release(unseen, 0.0, seen=False) if unseen else None
 
     def retire(self) -> Request | None:
@@ -473,7 +494,8 @@ class Inbox:
     def handed(self) -> list[int]:
         """What the program has in hand, as runs. The rest counts as not delivered, also what is in flight."""
         self._take_all_back()
-        return runs_of([*self._held, *(offset for offset, _ in self._returns)])
+        held = [offset for offset in self._held if offset not in self._aside]
+        return runs_of([*held, *(offset for offset, _ in self._returns)])
 
     def lose(self, session: str) -> None:
         """The session is over: what nobody has received yet comes again in the next one."""
@@ -490,6 +512,8 @@ class Inbox:
         # Which delivery of each the program was handed last: what is only ready was not.
         handed = {at: count for _, _, some in self._unconfirmed for at, count in some.items()} | self._told
         for offset, message in self._held.items():
+            if offset in self._aside:
+                continue
             if message.persistent:
                 handed[offset] = self._counts.get(offset, 1)
             else:
@@ -563,6 +587,31 @@ class Inbox:
         if not handed:
             return None
         return {"op": "handed", "consumer": self.number, "lease": self.lease, "offsets": runs_of(handed)}
+
+    def set_aside(self, message: Message) -> None:
+        """A message that was taken is not with the program yet."""
+        offset = offset_of(message)
+        if self._held.get(offset) is message:
+            self._aside.add(offset)
+            if offset in self._handed:
+                self._handed.remove(offset)
+
+    def take_up(self, message: Message, now: float) -> bool:
+        """The program gets a message that was set aside; false if its lease is over: it comes again."""
+        if not self.has_in_hand(message):
+            return False
+        offset = offset_of(message)
+        if offset in self._aside:
+            self._aside.remove(offset)
+            self._hand_over([offset], now)
+        return True
+
+    def report(self, message: Message) -> Request:
+        """The program gets a message: say so now, and not when it is due."""
+        offset = self.offset_of(message)
+        if offset in self._handed:
+            self._handed.remove(offset)
+        return {"op": "handed", "consumer": self.number, "lease": self.lease, "offsets": runs_of([offset])}
 
     def poll_credit(self, now: float) -> Request | None:
         """Credit to be given, because half of it is used up, or a reader asks for more."""

@@ -89,6 +89,10 @@ class Session:
         self.is_dismissed = False
         self.chains: list[Chain] = []
         self.inboxes: dict[int, Inbox] = {}
+        #: Queues that live as long as the connection: each session asks for them.
+        self._temporary: set[str] = set()
+        #: Consumers that ended, until the store has heard so, or what their programs did.
+        self._leaving: dict[int, Inbox] = {}
         #: Called when the state changed.
         self.on_state: Callable[[], None] = lambda: None
         #: Called when the store refuses this connection for good.
@@ -168,7 +172,7 @@ class Session:
             if not pending.lasting:
                 del self._requests[number]
                 pending.done(None, lost())
-        for inbox in self.inboxes.values():
+        for inbox in (*self.inboxes.values(), *self._leaving.values()):
             inbox.lose(self.id)
         self._set("idle")
 
@@ -265,15 +269,41 @@ class Session:
         acks = inbox.poll_acks()
         if acks is not None:
             self.say(acks)
+        if is_known:
+            self._leaving[inbox.number] = inbox
         if self.state == "open" and is_known:
-            self.request(cancel, done, lasting=False)
+            self.request(cancel, self._left(inbox, done), lasting=False)
         else:
             done({}, None)
 
+    def _left(self, inbox: Inbox, done: Done) -> Done:
+        """Note that the store heard of a consumer's end, unless the session is lost before that."""
+
+        def answered(answer: Body | None, error: BaseException | None) -> None:
+            if not isinstance(error, LeaseError):
+                self._leaving.pop(inbox.number, None)
+            done(answer, error)
+
+        return answered
+
+    def _leave(self, inbox: Inbox) -> None:
+        """Report what a program did whose consumer ended while the store was away."""
+        report = inbox.leave(self._origin)
+        if report is None:
+            self._leaving.pop(inbox.number, None)
+        else:
+            self.request(report, self._left(inbox, lambda answer, error: None), lasting=False)
+
+    @property
+    def _origin(self) -> tuple[str, str]:
+        """The store of the session, and its incarnation."""
+        return str(self.greeting.get("store", "")), str(self.greeting.get("incarnation", ""))
+
     def _begin_inbox(self, inbox: Inbox) -> None:
-        origin = (str(self.greeting.get("store", "")), str(self.greeting.get("incarnation", "")))
         self.request(
-            inbox.begin(origin), lambda answer, error: self._on_began(inbox, answer, error), lasting=False
+            inbox.begin(self._origin),
+            lambda answer, error: self._on_began(inbox, answer, error),
+            lasting=False,
         )
 
     def _on_began(self, inbox: Inbox, answer: Body | None, error: BaseException | None) -> None:
@@ -354,7 +384,15 @@ class Session:
         elif (pending := self._requests.pop(number, None)) is not None:
             for inbox in self.inboxes.values():
                 inbox.confirm(number)
+            self._note_temporary(pending.body)
             pending.done(body, None)
+
+    def _note_temporary(self, asked: Body) -> None:
+        """Note which queues live as long as the connection."""
+        if asked["op"] == "declare" and asked.get("temporary"):
+            self._temporary.add(asked["queue"])
+        elif asked["op"] == "delete":
+            self._temporary.discard(asked["queue"])
 
     def _on_challenge(self, body: Body) -> None:
         if self.state != "greeting" or body["n"] != self._hello:
@@ -382,13 +420,18 @@ class Session:
         self._set("open")
         for chain in self.chains:
             chain.restart()
+        for queue in sorted(self._temporary):
+            declare = {"op": "declare", "queue": queue, "temporary": True}
+            self.request(declare, lambda answer, error: None, lasting=False)
         for inbox in list(self.inboxes.values()):
             if inbox.retired:
                 # What it held comes again, to others.
-                del self.inboxes[inbox.number]
+                self._leaving[inbox.number] = self.inboxes.pop(inbox.number)
                 inbox.closed = True
-            else:
-                self._begin_inbox(inbox)
+        for inbox in list(self._leaving.values()):
+            self._leave(inbox)
+        for inbox in list(self.inboxes.values()):
+            self._begin_inbox(inbox)
         for pending in waiting:
             self._out.extend(self._parts(pending.body))
 

@@ -21,6 +21,12 @@ class Destinations:
         self._reservations = reservations
         self._readers = readers
         self._sending = sending
+        #: Temporary queues whose connections may come back, and until when, by the clock that counts leases.
+        self._orphans: dict[str, float] = {}
+
+    def adopt_none(self, until_s: float) -> None:
+        """The store starts: connections have until then to come back for their temporary queues."""
+        self._orphans = {each.key: until_s for each in self._readers if each.shape.temporary is not None}
 
     # Queues.
 
@@ -36,9 +42,12 @@ class Destinations:
                 text = f"names of temporary queues begin with {TEMPORARY_QUEUES!r}, not as {name!r} does"
                 raise RequestError("BAD_REQUEST", text)
             if reader is None:
-                shape = Shape(patterns=(QUEUES + name,), durable=False, name=name)
+                shape = Shape(patterns=(QUEUES + name,), name=name, temporary=session.publisher)
                 reader = self._readers.add(key, shape, Options(), start=self._core.log.end)
-                session.temporary.add(key)
+            elif reader.shape.temporary != session.publisher:
+                raise RequestError("DENIED", f"{reader.name} belongs to another connection")
+            session.temporary.add(key)
+            self._orphans.pop(key, None)
         if reader is None:
             self._core.check_owned(QUEUES + name)
             reader = self._readers.queue(name)
@@ -76,17 +85,30 @@ class Destinations:
         session.temporary.discard(reader.key)
         self._core.answer(session.id, n, messages=messages)
 
-    def end(self, session: Session) -> None:
-        """A session is over, and so is what was temporary."""
+    def end(self, session: Session, until_s: float | None) -> None:
+        """A session is over. What is temporary goes with its connection, which may come back until then."""
         for key in session.temporary:
-            reader = self._readers.get(key)
-            if reader is not None:
-                for consumer in list(reader.consumers.values()):
-                    body = {"op": "gone", "consumer": consumer.own, "lease": consumer.lease}
-                    text = f"{reader.name} is gone with its connection"
-                    self._core.say(consumer.session, {**body, "error": "EXISTS_NOT", "text": text})
-                self._readers.remove(reader)
+            if until_s is None:
+                self._end_temporary(key)
+            else:
+                self._orphans[key] = until_s
         self._sending.topics -= session.topics
+
+    def end_orphans(self, now_s: float) -> None:
+        """Connections had their time to come back for their temporary queues."""
+        for key in [key for key, until_s in self._orphans.items() if until_s <= now_s]:
+            del self._orphans[key]
+            self._end_temporary(key)
+
+    def _end_temporary(self, key: str) -> None:
+        reader = self._readers.get(key)
+        if reader is None:
+            return
+        for consumer in list(reader.consumers.values()):
+            body = {"op": "gone", "consumer": consumer.own, "lease": consumer.lease}
+            text = f"{reader.name} is gone with its connection"
+            self._core.say(consumer.session, {**body, "error": "EXISTS_NOT", "text": text})
+        self._readers.remove(reader)
 
     def _choose(self, reader: Reader, request: Request) -> list[int]:
         """Messages that a request means, of those that nobody has."""

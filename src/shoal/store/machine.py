@@ -133,6 +133,7 @@ class Machine:
         #: Whether consumers of the store's last life may come back, and until when, once a client does.
         self._return_s, self._return_until_s = return_s, math.inf
         self._has_returning = return_s > 0 and self._readers.hold()
+        self._destinations.adopt_none(LEASE_S)
         self._tidy_at_s = now.mono_s + HOUSEKEEPING_S
         #: When what was appended and may wait is to be durable.
         self._settle_at_s: float | None = None
@@ -157,6 +158,7 @@ class Machine:
             "handed": self._receiving.handed,
             "release": self._receiving.release,
             "cancel": self._receiving.cancel,
+            "report": self._receiving.report,
             "browse": self._receiving.browse,
             "shown": self._receiving.shown,
             "declare": self._destinations.declare,
@@ -246,6 +248,7 @@ class Machine:
         if now.mono_s >= self._tidy_at_s:
             self._tidy_at_s = now.mono_s + HOUSEKEEPING_S
             self._readers.expire()
+            self._destinations.end_orphans(self._lease_now_s)
             self._explain()
             self._look_on()
             self._readers.note_places()
@@ -275,9 +278,8 @@ class Machine:
             heard_us = wall_us - int(silent_s * 1e6)
             self._silent += [Silent(*chain, heard_us) for chain in session.chains]
             is_closed = session.closed_s is not None
-            self._break(
-                session, "its link is closed" if is_closed else f"it has not been heard for {silent_s:.1f} s"
-            )
+            why = "its link is closed" if is_closed else f"it has not been heard for {silent_s:.1f} s"
+            self._break(session, why, returns_s=LINK_LEASE_S if is_closed else None)
         self._lapse_at_s = min((each.until_s for each in self._sessions.values()), default=math.inf)
 
     def _explain(self) -> None:
@@ -358,7 +360,7 @@ class Machine:
         for session in list(self._sessions.values()):
             body = {"op": "gone", "consumer": None, "error": "CLOSING", "text": "the store closes"}
             self._core.say(session.id, body)
-            self._end(session, None)
+            self._end(session, None, returns_s=LEASE_S)
         for reader in self._readers:
             reader.rest(self._core)
 
@@ -547,7 +549,7 @@ class Machine:
                 if former.key != key:
                     raise self._in_use(f"the publisher {publisher:016x}", former)
                 # A connection begins another session when the one before is over for it.
-                self._end(former, None)
+                self._end(former, None, returns_s=LINK_LEASE_S)
             if client_id is not None:
                 self._claim(client_id, session_id, publisher, key)
             kept = request.flag("kept")
@@ -621,15 +623,20 @@ class Machine:
         self._core.answer(session.id, n)
         self._end(session, handed, for_good=not session.kept)
 
-    def _break(self, session: Session, why: str) -> None:
-        """End a session that did not end itself, and say so."""
+    def _break(self, session: Session, why: str, returns_s: float | None = LINK_LEASE_S) -> None:
+        """End a session that did not end itself, and say so; its connection may come back for a while."""
         notices.SESSION_ENDED(session=session.name, why=why).log(log)
         body = {"op": "gone", "consumer": None, "error": "NO_SESSION", "text": why}
         self._core.say(session.id, body)
-        self._end(session, None)
+        self._end(session, None, returns_s=returns_s)
 
     def _end(
-        self, session: Session, handed: dict[int, list[tuple[int, int]]] | None, *, for_good: bool = False
+        self,
+        session: Session,
+        handed: dict[int, list[tuple[int, int]]] | None,
+        *,
+        for_good: bool = False,
+        returns_s: float | None = None,
     ) -> None:
         del self._sessions[session.id]
         self._commits.left(session.publisher, for_good=for_good)
@@ -638,7 +645,8 @@ class Machine:
         if self._connections.get((session.publisher, session.way)) == session.id:
             del self._connections[session.publisher, session.way]
         self._receiving.end(session, handed)
-        self._destinations.end(session)
+        until_s = None if returns_s is None else self._lease_now_s + returns_s
+        self._destinations.end(session, until_s)
 
     def _status(self, session: Session, request: Request, n: int) -> None:
         self._core.answer(session.id, n, status=self.status())

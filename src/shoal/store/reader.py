@@ -80,6 +80,8 @@ class Shape:
     principal: str | None = None
     #: Its clients let one consumer at a time use it, or several; none if they did not say.
     single: bool | None = None
+    #: The publisher of the connection that it lives as long as; none if it stays.
+    temporary: int | None = None
 
     @property
     def queue(self) -> str | None:

@@ -187,17 +187,8 @@ class Receiving:
             raise RequestError("BAD_REQUEST", f"the session has a consumer {own} already")
         if len(session.consumers) >= CONSUMERS_MAX:
             raise RequestError("BAD_REQUEST", f"a session has at most {CONSUMERS_MAX} consumers")
-        self._last_consumer += 1
-        self._core.lease += 1
-        consumer = Consumer(
-            number=self._last_consumer,
-            session=session.id,
-            own=own,
-            lease=self._core.lease,
-            messages=request.number("messages", 0, CREDIT_MAX),
-            bytes=request.number("bytes", 0, CREDIT_MAX),
-            bytes_max=session.bytes_max,
-        )
+        messages = request.number("messages", 0, CREDIT_MAX)
+        consumer = self._consumer(session, own, messages, request.number("bytes", 0, CREDIT_MAX))
         # A subscription has its selector in what it reads.
         selector = request.selector() if reader.shape.queue is not None else None
         reader.attach(self._core, consumer, selector)
@@ -209,6 +200,42 @@ class Receiving:
         start = reader.backlog.pin
         self._core.answer(session.id, n, lease=consumer.lease, created=created, **{"from": start})
         reader.tell_dropped(self._core)
+
+    def report(self, session: Session, request: Request, n: int) -> None:
+        """A program's consumer ended while the store was away: hear what the program finished and has."""
+        former = _former(request)
+        if request.has("queue"):
+            name = request.text("queue")
+            session.owner.check(self._core, "consume", QUEUES + name)
+            reader = self._readers.get(queue_key(name))
+        else:
+            shape = self._shape(session, request)
+            for pattern in shape.patterns:
+                session.owner.check(self._core, "subscribe", pattern)
+            key = subscription_key(shape.name, shape.client_id, shared=shape.shared, durable=shape.durable)
+            reader = self._readers.get(key)
+        if former is not None and reader is not None and self._is_about(former, reader):
+            check_owner(session, reader)
+            own = request.number("consumer")
+            consumer = self._consumer(session, own, 0, 0)
+            reader.attach(self._core, consumer, None)
+            reader.take_over(self._core, consumer.number, own, former)
+            reader.detach(self._core, consumer.number, [])
+            self._left(reader)
+        self._core.answer(session.id, n)
+
+    def _consumer(self, session: Session, own: int, messages: int, size: int) -> Consumer:
+        self._last_consumer += 1
+        self._core.lease += 1
+        return Consumer(
+            number=self._last_consumer,
+            session=session.id,
+            own=own,
+            lease=self._core.lease,
+            messages=messages,
+            bytes=size,
+            bytes_max=session.bytes_max,
+        )
 
     def _is_about(self, former: Former, reader: Reader) -> bool:
         """Whether the offsets of a report mean messages of this reader.

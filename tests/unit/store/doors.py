@@ -30,13 +30,14 @@ from shoal.testing import rows
 
 OPS = (
     "hello", "ping", "bye", "send", "commit", "subscribe", "consume", "credit", "ack", "release",
-    "cancel", "browse", "declare", "temporary", "delete", "purge", "move", "unsubscribe", "reserve",
+    "cancel", "report", "browse", "declare", "temporary", "delete", "purge", "move", "unsubscribe", "reserve",
     "reserved", "unreserve", "shown", "status",
 )  # fmt: skip
 FIELDS = (
     "version", "publisher", "client_id", "lease_s", "chain", "after", "rows", "id", "acks", "consumer",
     "queue", "messages", "bytes", "patterns", "selector", "name", "durable", "shared", "start", "lease",
     "offsets", "delay_s", "seen", "to", "topic", "temporary", "first", "last", "from", "on_full",
+    "former", "handed",
     "no_local", "replace", "kept", "dead", "deliveries_max", "backoff_s", "backoff_max_s", "dead_letter",
     "dead_letter_expired", "expires_after_s", "backlog_max_bytes", "if_empty", "through", "mark", "error",
     "text", "counts", "lives", "store", "run", "domain", "urls", "term", "state", "memory", "private",

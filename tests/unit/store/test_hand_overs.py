@@ -407,3 +407,33 @@ def test_a_redelivery_to_a_fast_consumer_takes_no_mark_from_what_it_holds() -> N
     again = desk.client("b", client_id="a").subscribe("t/>", name="s", durable=True)
     desk.wait(4)
     assert {int(body) for body, count in counts(again).items() if count != 1} == {36, 37, 38, 39}
+
+
+def test_a_consumer_that_ended_while_the_store_was_away_reports_what_its_program_did(desk: Desk) -> None:
+    _, tap = filled(desk)
+    said = report(tap, handed=(b"2",), finished=(b"1",))
+    desk.crash()
+    client = desk.client("a2")
+    assert client.ask("report", queue="q", consumer=tap.number, former=said)["op"] == "answer"
+    assert counts(client.consume("q")) == {b"2": 2, b"3": 1}, "the rest was not handed over"
+
+
+def test_a_report_makes_no_queue_and_no_subscription(desk: Desk) -> None:
+    _, tap = filled(desk)
+    said = report(tap, handed=(b"2",))
+    client = desk.client("b")
+    named = {"patterns": ["x"], "name": "all", "durable": True, "shared": True}
+    for what in ({"queue": "other"}, named):
+        assert client.ask("report", consumer=9, former=said, **what)["op"] == "answer"
+    status = desk.machine.status()
+    assert [each["name"] for each in status["queues"]] == ["q"]
+    assert status["subscriptions"] == []
+
+
+def test_a_report_about_another_store_changes_nothing(desk: Desk) -> None:
+    _, tap = filled(desk)
+    said = report(tap, finished=(b"1",)) | {"store": "0" * 16}
+    desk.crash()
+    client = desk.client("a2")
+    assert client.ask("report", queue="q", consumer=tap.number, former=said)["op"] == "answer"
+    assert set(counts(client.consume("q"))) == {b"1", b"2", b"3"}

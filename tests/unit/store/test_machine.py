@@ -448,6 +448,45 @@ def test_temporary_queues_and_topics_go_with_their_connection(desk: Desk) -> Non
     assert [each["error"] for each in other.refused()] == ["EXISTS_NOT"] * 2
 
 
+@pytest.mark.parametrize("how", ["restart", "another session"])
+def test_a_temporary_queue_stays_while_its_connection_comes_back(desk: Desk, how: str) -> None:
+    client, other = desk.client("a"), desk.client("b")
+    client.ask("declare", queue="temporary/1", temporary=True)
+    other.put("temporary/1", b"x")
+    if how == "restart":
+        desk.restart()
+        other = desk.client("c")
+    again = desk.client("a2", publisher=client.publisher, lease_s=100)
+    other.put("temporary/1", b"y")
+    assert not again.ask("declare", queue="temporary/1", temporary=True)["created"]
+    assert again.consume("temporary/1").bodies() == [b"x", b"y"]
+    desk.wait(30)
+    again.ask("ping")
+    # It has an owner again, and goes with that one.
+    assert "temporary/1" in [each["name"] for each in desk.machine.status()["queues"]]
+    again.ask("bye")
+    assert "temporary/1" not in [each["name"] for each in desk.machine.status()["queues"]]
+
+
+@pytest.mark.parametrize("how", ["restart", "silence"])
+def test_a_temporary_queue_goes_if_its_connection_does_not_come_back(desk: Desk, how: str) -> None:
+    client = desk.client("a")
+    client.ask("declare", queue="temporary/1", temporary=True)
+    client.put("temporary/1", b"x")
+    if how == "restart":
+        desk.restart()
+    desk.wait(20)
+    assert "temporary/1" not in [each["name"] for each in desk.machine.status()["queues"]]
+    other = desk.client("b")
+    other.send("_queue/temporary/1", b"y")
+    assert [each["error"] for each in other.refused()] == ["EXISTS_NOT"]
+
+
+def test_a_temporary_queue_is_of_one_connection(desk: Desk) -> None:
+    desk.client("a").ask("declare", queue="temporary/1", temporary=True)
+    assert desk.client("b").ask("declare", queue="temporary/1", temporary=True)["error"] == "DENIED"
+
+
 def test_a_backlog_that_is_full_refuses_or_drops_the_oldest(desk: Desk) -> None:
     client = desk.client("a")
     client.ask("declare", queue="q", backlog_max_bytes=300, on_full="refuse")

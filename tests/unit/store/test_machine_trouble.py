@@ -10,13 +10,14 @@ from shoal.errors import StoreCorruptError, StoreError
 
 OPS = (
     "hello", "ping", "bye", "send", "commit", "subscribe", "consume", "credit", "ack", "release",
-    "cancel", "browse", "declare", "temporary", "delete", "purge", "move", "unsubscribe", "reserve",
+    "cancel", "report", "browse", "declare", "temporary", "delete", "purge", "move", "unsubscribe", "reserve",
     "reserved", "unreserve", "shown", "status",
 )  # fmt: skip
 FIELDS = (
     "version", "publisher", "client_id", "lease_s", "chain", "after", "rows", "id", "acks", "consumer",
     "queue", "messages", "bytes", "patterns", "selector", "name", "durable", "shared", "start", "lease",
     "offsets", "delay_s", "seen", "to", "topic", "temporary", "first", "last", "from", "on_full",
+    "former", "handed",
 )  # fmt: skip
 VALUES = (
     None, True, 0, 1, 5, -1, 1 << 70, 1.5, float("nan"), "", "q", "x" * 500, "new", b"", b"\1\0\0\0",
