@@ -30,8 +30,8 @@ def main(what: str, domain: str) -> None:
 
 
 def end(message: jms.Message) -> None:
-    """Say which message it is, and end."""
-    print(message.body, flush=True)
+    """Say which message it is, and which delivery of it, and end."""
+    print(message.body, message.get_int_property("JMSXDeliveryCount"), flush=True)
     os.kill(os.getpid(), signal.SIGKILL)
 
 

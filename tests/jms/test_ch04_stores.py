@@ -15,6 +15,8 @@ import shoal
 from shoal import jms
 from shoal._core import Message as BusMessage
 from shoal.bus.persistent import Persistence
+from shoal.bus.store_session import Done
+from shoal.errors import ShoalError
 from shoal.jms.feeds import StoreFeed
 
 X, ORDERS = jms.Topic("x"), jms.Queue("orders")
@@ -118,14 +120,21 @@ class TestQueues:
         with factory.create_context() as context:
             context.create_producer().send(ORDERS, "1").send(ORDERS, "2")
             consumer = context.create_consumer(ORDERS)
-            acknowledge = StoreFeed.acknowledge
+            acknowledge = StoreFeed.begin_acknowledge
 
-            def fail(feed: StoreFeed, core: BusMessage) -> None:
-                acknowledge(feed, core)
+            def fail(feed: StoreFeed, core: BusMessage, done: Done, *, through: bool) -> None:
                 monkeypatch.undo()
-                raise failure
+                is_refused = isinstance(failure, ShoalError)
+                acknowledge(
+                    feed,
+                    core,
+                    lambda answer, error: done(None, failure if is_refused else None),
+                    through=through,
+                )
+                if not is_refused:
+                    raise failure
 
-            monkeypatch.setattr(StoreFeed, "acknowledge", fail)
+            monkeypatch.setattr(StoreFeed, "begin_acknowledge", fail)
             if isinstance(failure, KeyboardInterrupt):
                 with pytest.raises(KeyboardInterrupt):
                     consumer.receive(timeout_s=PATIENCE_S)

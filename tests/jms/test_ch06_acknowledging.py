@@ -9,6 +9,7 @@ from waiting import until
 import shoal
 from shoal import jms
 from shoal._core import Message as BusMessage
+from shoal.bus.store_session import Body, Done
 from shoal.jms.feeds import StoreFeed
 
 ORDERS = jms.Queue("orders")
@@ -18,13 +19,16 @@ ORDERS = jms.Queue("orders")
 def acknowledged(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     """The bodies of which the store was told, as they are."""
     told: list[object] = []
-    acknowledge = StoreFeed.acknowledge
+    acknowledge = StoreFeed.begin_acknowledge
 
-    def noted(feed: StoreFeed, core: BusMessage) -> None:
-        acknowledge(feed, core)
-        told.append(core.body)
+    def noted(feed: StoreFeed, core: BusMessage, done: Done, *, through: bool) -> None:
+        def answered(answer: Body | None, error: BaseException | None) -> None:
+            told.append(core.body)
+            done(answer, error)
 
-    monkeypatch.setattr(StoreFeed, "acknowledge", noted)
+        acknowledge(feed, core, answered, through=through)
+
+    monkeypatch.setattr(StoreFeed, "begin_acknowledge", noted)
     return told
 
 
@@ -79,14 +83,14 @@ def test_stop_waits_for_a_receive_that_acknowledges_and_nothing_is_delivered_aft
 ) -> None:
     """Section 6.1.5."""
     begun, may_end = threading.Event(), threading.Event()
-    acknowledge = StoreFeed.acknowledge
+    acknowledge = StoreFeed.begin_acknowledge
 
-    def slowly(feed: StoreFeed, core: BusMessage) -> None:
+    def slowly(feed: StoreFeed, core: BusMessage, done: Done, *, through: bool) -> None:
         begun.set()
         assert may_end.wait(PATIENCE_S)
-        acknowledge(feed, core)
+        acknowledge(feed, core, done, through=through)
 
-    monkeypatch.setattr(StoreFeed, "acknowledge", slowly)
+    monkeypatch.setattr(StoreFeed, "begin_acknowledge", slowly)
     done: list[str] = []
     with factory.create_context() as sender, factory.create_context() as context:
         consumer = context.create_consumer(ORDERS)

@@ -1,5 +1,6 @@
 """Section 6.1: connections."""
 
+import contextlib
 import threading
 import time
 from pathlib import Path
@@ -49,7 +50,7 @@ class TestSharing:
         bus = made[0]._node.bus
         with pytest.warns(ResourceWarning, match="was not closed"):
             made.clear()
-        assert bus.closed
+        until(lambda: bus.closed)
 
 
 class TestClientId:
@@ -107,6 +108,27 @@ class TestClientId:
         first = world.factory(world.sending, client_id="desk").create_connection()
         with first, pytest.raises(jms.InvalidClientIDError):
             world.factory(world.receiving, client_id="desk").create_connection()
+
+    @pytest.mark.every_link
+    @pytest.mark.parametrize("turn", range(3))
+    def test_of_connections_that_claim_one_at_the_same_time_one_gets_it(
+        self, world: World, turn: int
+    ) -> None:
+        made: list[jms.Connection] = []
+        begin = threading.Barrier(2)
+
+        def claim(node: shoal.Bus) -> None:
+            begin.wait(PATIENCE_S)
+            with contextlib.suppress(jms.InvalidClientIDError):
+                made.append(world.factory(node, client_id=f"desk {turn}").create_connection())
+
+        threads = [threading.Thread(target=claim, args=(node,)) for node in (world.sending, world.receiving)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(PATIENCE_S)
+        assert len(made) == 1
+        made[0].close()
 
     @pytest.mark.parametrize("client_id", ["", "x" * 256, 5])
     def test_what_cannot_be_one_is_refused(self, url: str, client_id: str) -> None:

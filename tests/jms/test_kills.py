@@ -40,6 +40,13 @@ class KilledStore:
         """It answers nothing from now on."""
         assert self._process is not None
         self._process.send_signal(signal.SIGSTOP)
+        tasks = Path(f"/proc/{self._process.pid}/task")
+        until(lambda: all(_state(task) == "T" for task in tasks.iterdir()))
+
+    def resume(self) -> None:
+        """It answers again."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGCONT)
 
     def kill(self) -> None:
         """End it as a power failure does."""
@@ -54,6 +61,11 @@ class KilledStore:
     def factory(self, **options: object) -> jms.ConnectionFactory:
         """Makes connections to its domain."""
         return jms.ConnectionFactory("norm://", domain=self.domain, interface="lo", **options)
+
+
+def _state(task: Path) -> str:
+    """The letter for what a thread does."""
+    return (task / "stat").read_text().rpartition(")")[2].split()[0]
 
 
 @pytest.fixture
@@ -140,6 +152,60 @@ def test_a_non_persistent_message_whose_acknowledgement_failed_does_not_come_aga
         assert second.body == "second"
 
 
+@pytest.mark.parametrize("when", ["away", "dying"])
+@pytest.mark.parametrize("mode", list(jms.AcknowledgeMode))
+def test_a_non_persistent_message_whose_consumer_closed_while_the_store_was_away_does_not_come_again(
+    store: KilledStore, mode: int, when: str
+) -> None:
+    factory = store.factory(default_delivery_mode=jms.DeliveryMode.NON_PERSISTENT)
+    # The connection outlives its consumer, as that of a program does which consumes now and then.
+    with factory.create_connection() as connection:
+        connection.start()
+        session = connection.create_session(mode)
+        consumer = session.create_consumer(QUEUE)
+        with factory.create_context() as sender:
+            sender.create_producer().send(QUEUE, "first").send(QUEUE, "second")
+        inner = consumer._feed._consumer  # type: ignore[attr-defined]
+        until(lambda: inner.pending == 2)
+        store.suspend()
+        first = consumer.receive(timeout_s=0.1)
+        assert first is not None
+        assert first.body == "first"
+        if when == "away":
+            store.kill()
+            until(lambda: inner._inbox.lease is None)
+        session.close()
+        store.kill()
+        store.start()
+        # A consumer of another connection, to which nothing is known of what this program had.
+        with factory.create_context() as context:
+            second = context.create_consumer(QUEUE).receive(timeout_s=PATIENCE_S)
+            assert second is not None
+            # No program had it, and so it is not marked.
+            assert (second.body, second.jms_redelivered) == ("second", False)
+
+
+def test_a_persistent_message_whose_consumer_closed_while_the_store_was_away_comes_again_counted(
+    store: KilledStore,
+) -> None:
+    with store.factory().create_connection() as connection:
+        connection.start()
+        session = connection.create_session(jms.Session.CLIENT_ACKNOWLEDGE)
+        consumer = session.create_consumer(QUEUE)
+        session.create_producer(QUEUE).send(session.create_text_message("x"))
+        first = consumer.receive(timeout_s=PATIENCE_S)
+        assert first is not None
+        store.suspend()
+        session.close()
+        store.kill()
+        store.start()
+        with store.factory().create_context() as context:
+            again = context.create_consumer(QUEUE).receive(timeout_s=PATIENCE_S)
+            assert again is not None
+            assert again.jms_redelivered
+            assert again.get_int_property("JMSXDeliveryCount") == 2
+
+
 def test_a_persistent_message_that_was_received_while_the_store_died_comes_again_marked(
     store: KilledStore,
 ) -> None:
@@ -168,3 +234,114 @@ def test_a_store_that_was_killed_knows_which_subscriptions_are_shared(store: Kil
         with pytest.raises(jms.IllegalStateError, match="shared"):
             context.create_durable_consumer(topic, "common")
         context.create_durable_consumer(topic, "own")
+
+
+@pytest.mark.parametrize("mode", [jms.Session.CLIENT_ACKNOWLEDGE, jms.Session.SESSION_TRANSACTED])
+def test_a_program_gets_a_redelivered_message_when_the_store_has_counted_it(
+    store: KilledStore, mode: int
+) -> None:
+    with store.factory().create_context(mode) as context:
+        consumer = given_back(context)
+        store.suspend()
+        assert consumer.receive(timeout_s=0.2) is None
+        assert consumer.receive_no_wait() is None
+        store.resume()
+        again = consumer.receive(timeout_s=PATIENCE_S)
+        assert again is not None
+        assert (again.body, again.get_int_property("JMSXDeliveryCount")) == ("x", 2)
+
+
+def test_a_listener_gets_a_redelivered_message_when_the_store_has_counted_it(store: KilledStore) -> None:
+    with store.factory().create_context(jms.Session.CLIENT_ACKNOWLEDGE) as context:
+        consumer = given_back(context)
+        store.suspend()
+        found: list[int] = []
+        consumer.message_listener = lambda message: found.append(
+            message.get_int_property("JMSXDeliveryCount")
+        )
+        until(lambda: not inner_of(consumer).pending)
+        assert not found
+        store.resume()
+        until(lambda: found)
+        assert found == [2]
+
+
+def given_back(context: jms.JMSContext) -> jms.JMSConsumer:
+    """A consumer that has one message ready, which it gave back before."""
+    consumer = context.create_consumer(QUEUE)
+    context.create_producer().send(QUEUE, "x")
+    if context.transacted:
+        context.commit()
+    assert consumer.receive_body(str, timeout_s=PATIENCE_S) == "x"
+    context.rollback() if context.transacted else context.recover()
+    until_ready(consumer)
+    return consumer
+
+
+def test_a_redelivered_message_that_the_store_could_not_count_comes_again_uncounted(
+    store: KilledStore,
+) -> None:
+    with store.factory().create_context(jms.Session.CLIENT_ACKNOWLEDGE) as context:
+        consumer = given_back(context)
+        store.suspend()
+        assert consumer.receive(timeout_s=0.2) is None
+        store.kill()
+        store.start()
+        again = consumer.receive(timeout_s=PATIENCE_S)
+        assert again is not None
+        assert (again.body, again.get_int_property("JMSXDeliveryCount")) == ("x", 2)
+
+
+@pytest.mark.parametrize("when", ["waiting", "sent while it was away"])
+def test_a_temporary_queue_lives_as_long_as_its_connection_though_its_store_was_killed(
+    store: KilledStore, when: str
+) -> None:
+    """Section 6.2.2."""
+    with store.factory().create_context() as owner, store.factory().create_context() as other:
+        queue = owner.create_temporary_queue()
+        consumer = owner.create_consumer(queue)
+        answers = jms.Queue(queue.name)
+        if when == "waiting":
+            consumer.close()
+            other.create_producer().send(answers, "x")
+            store.kill()
+            store.start()
+            consumer = owner.create_consumer(queue)
+        else:
+            store.kill()
+            sending = threading.Thread(target=lambda: other.create_producer().send(answers, "x"))
+            sending.start()
+            store.start()
+            sending.join(PATIENCE_S)
+        assert consumer.receive_body(str, timeout_s=PATIENCE_S) == "x"
+        other.create_producer().send(answers, "y")
+        assert consumer.receive_body(str, timeout_s=PATIENCE_S) == "y"
+        owner.close()
+        with pytest.raises(jms.InvalidDestinationError):
+            other.create_producer().send(answers, "too late")
+
+
+def test_requests_are_answered_after_their_store_was_killed(store: KilledStore) -> None:
+    """Section 4.2.7: the queue for answers is made once."""
+    with store.factory().create_connection() as asking, store.factory().create_context() as answering:
+        asking.start()
+        requestor = jms.QueueRequestor(asking.create_session(), QUEUE)
+        consumer = answering.create_consumer(QUEUE)
+
+        def answer() -> None:
+            for _ in range(2):
+                request = consumer.receive(timeout_s=PATIENCE_S)
+                assert request is not None
+                assert request.jms_reply_to is not None
+                answering.create_producer().send(request.jms_reply_to, f"answer to {request.body}")
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        for number in range(2):
+            reply = requestor.request(jms.TextMessage(str(number)))
+            assert reply is not None
+            assert reply.body == f"answer to {number}"
+            if number == 0:
+                store.kill()
+                store.start()
+        thread.join(PATIENCE_S)

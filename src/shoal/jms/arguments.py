@@ -1,5 +1,7 @@
 """What calls of `shoal.jms` check of their arguments, as those of the bus do, with an error of JMS."""
 
+import time
+
 from shoal.bus import arguments
 from shoal.errors import InvalidArgumentError
 
@@ -18,6 +20,17 @@ def check_seconds(name: str, value: object, *, none: str | None = None) -> None:
         arguments.check_seconds(name, value, none=none)
     except (TypeError, ValueError) as error:
         raise InvalidArgumentError(str(error)) from None
+
+
+def until_of(timeout_s: float | None) -> float | None:
+    """When a `timeout_s` is over, by `time.monotonic`; `None` is never."""
+    check_seconds("timeout_s", timeout_s, none="no end")
+    return None if timeout_s is None else time.monotonic() + timeout_s
+
+
+def left_of(until: float | None) -> float | None:
+    """The seconds until then; `None` if that is never."""
+    return None if until is None else max(until - time.monotonic(), 0.0)
 
 
 def check_count(name: str, value: object, least: int = 0) -> None:

@@ -1,5 +1,6 @@
 """Connections: a program's place in a domain, on the node that its process shares."""
 
+import _thread
 import contextlib
 import logging
 import sys
@@ -92,8 +93,9 @@ class Connection(JavaNames):
         self._listener: ExceptionListener | None = None
         self._telling = threading.Lock()
         self._temporary: dict[str, TemporaryTopic | TemporaryQueue] = {}
-        #: The feeds of its unshared durable subscriptions by name, of which each has one consumer.
-        self._durable: dict[str, Feed] = {}
+        #: The feeds of its unshared durable subscriptions by name, of which each has one consumer; none while
+        #: it is being made.
+        self._durable: dict[str, Feed | None] = {}
         #: The client id, where whoever cleans up finds it.
         self._claimed: list[str] = []
         self._finalizer = weakref.finalize(self, _abandon, node, self._number, self._claimed, repr(self))
@@ -272,8 +274,10 @@ class Connection(JavaNames):
 
     def _check_durable(self, name: str) -> None:
         """Refuse a second consumer of an unshared durable subscription, and to forget one that is in use."""
-        feed = self._durable.get(name)
-        if feed is not None and not feed.is_over:
+        if name not in self._durable:
+            return
+        feed = self._durable[name]
+        if feed is None or not feed.is_over:
             raise IllegalStateError(
                 f"the durable subscription {name!r} is in use: it has a consumer, or messages of it are not "
                 "acknowledged yet"
@@ -358,9 +362,7 @@ def _abandon(node: SharedNode, number: int, claimed: list[str], name: str) -> No
     """Nobody has the connection any more."""
     if not sys.is_finalizing():
         bus_notices.UNCLOSED(what=name).warn(ResourceWarning, stacklevel=2)
-        # Leaving may wait, and whatever thread is here runs something else.
+        # Leaving may wait, and the thread here runs something else. That may be `threading` itself, in the
+        # middle of something: so no lock of it is taken.
         client_id = claimed[0] if claimed else None
-        leave = threading.Thread(
-            target=node.leave, args=(client_id, number), name="shoal-jms-leave", daemon=True
-        )
-        leave.start()
+        _thread.start_new_thread(node.leave, (client_id, number))

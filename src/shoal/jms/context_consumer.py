@@ -5,6 +5,7 @@ from types import TracebackType
 from typing import Self, TypeVar
 
 from shoal.errors import MessageFormatError
+from shoal.jms.arguments import until_of
 from shoal.jms.consumer import MessageConsumer, MessageListener, body_of
 from shoal.jms.java_names import JavaNames
 from shoal.jms.message import Message
@@ -54,7 +55,8 @@ class JMSConsumer(JavaNames):
         delivering = self._consumer._session._delivering
         delivering.begin_receive(self._consumer)
         try:
-            entry = delivering.take(self._consumer, timeout_s)
+            until = until_of(timeout_s)
+            entry = delivering.take(self._consumer, until)
             if entry is None:
                 return None
             try:
@@ -63,7 +65,7 @@ class JMSConsumer(JavaNames):
                 if not delivering._keeps:
                     delivering.put_back(self._consumer, entry)
                 raise
-            delivering.delivered(self._consumer, entry)
+            delivering.delivered(self._consumer, entry, until)
             return body
         finally:
             delivering.end_receive()

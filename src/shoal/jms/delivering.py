@@ -4,6 +4,7 @@ One lock, that of the connection, guards all of it, so that `stop` and `close` k
 something. It is never held while a program's code runs, nor while somebody waits for a message.
 """
 
+import functools
 import logging
 import threading
 import time
@@ -13,8 +14,10 @@ from typing import TYPE_CHECKING
 
 from shoal import _core
 from shoal._core import Message as BusMessage
-from shoal.errors import ClosedError, IllegalStateError, InvalidArgumentError, ShoalError
-from shoal.jms.arguments import check_seconds
+from shoal.bus.store_session import Body
+from shoal.bus.store_waits import Pause
+from shoal.errors import ClosedError, IllegalStateError, InvalidArgumentError, LeaseError, ShoalError
+from shoal.jms.arguments import check_seconds, left_of, until_of
 from shoal.jms.consumer import MessageConsumer, MessageListener, no_mix_error
 from shoal.jms.failures import closed_error, translated, translating
 from shoal.jms.feeds import Entry, StoreFeed
@@ -86,6 +89,8 @@ class Delivering:
         self._receiving: MessageConsumer | None = None
         #: That call has a message which it returns, and has perhaps to acknowledge first.
         self._passing = False
+        #: What that call waits for at the store.
+        self._pause: Pause | None = None
         #: How many wait until nobody receives any more.
         self._awaited = 0
         #: There was a listener once.
@@ -141,8 +146,9 @@ class Delivering:
                 timeout_s = max(timeout_s - (time.monotonic() - began), 0.0)
         self.begin_receive(consumer)
         try:
-            entry = self.take(consumer, timeout_s)
-            return None if entry is None else self.delivered(consumer, entry)
+            until = until_of(timeout_s)
+            entry = self.take(consumer, until)
+            return None if entry is None else self.delivered(consumer, entry, until)
         finally:
             self.end_receive()
 
@@ -185,12 +191,10 @@ class Delivering:
         finally:
             self._awaited -= 1
 
-    def take(self, consumer: MessageConsumer, timeout_s: float | None) -> Entry | None:
+    def take(self, consumer: MessageConsumer, until: float | None) -> Entry | None:
         """The next message, which counts as delivered from now on; `receive` is under way."""
-        check_seconds("timeout_s", timeout_s, none="no end")
-        until = None if timeout_s is None else time.monotonic() + timeout_s
         while self._wait_open(consumer, until):
-            left_s = None if until is None else max(until - time.monotonic(), 0.0)
+            left_s = left_of(until)
             entry = self.take_from(consumer, left_s)
             if entry is not None or left_s == 0.0:
                 return entry
@@ -199,7 +203,9 @@ class Delivering:
     def take_from(self, consumer: MessageConsumer, timeout_s: float | None) -> Entry | None:
         """What a consumer's feed gives in time, unless the connection is stopped meanwhile."""
         try:
-            entry = consumer._feed.take(timeout_s)
+            # What is acknowledged before `receive` returns need not be reported.
+            is_reported = self.mode is not AcknowledgeMode.AUTO_ACKNOWLEDGE
+            entry = self._next_of(consumer, timeout_s, is_reported)
         except ClosedError as error:
             if consumer._closed or self.ended:
                 return None
@@ -218,8 +224,46 @@ class Delivering:
                 self._passing = True
                 return entry
             # Stopped meanwhile: it is the first when that is over.
-            consumer._feed.first.appendleft(entry)
+            consumer._feed.put_back(entry)
             return None
+
+    def _next_of(self, consumer: MessageConsumer, timeout_s: float | None, is_reported: bool) -> Entry | None:
+        """What a consumer's feed gives in time.
+
+        If a message was delivered before, the store has the report of this delivery before the program gets
+        the message. So a message that ends its program again and again is counted each time.
+        """
+        until, feed = until_of(timeout_s), consumer._feed
+        entry = feed.take(timeout_s)
+        if entry is None or not (is_reported and entry.core.redelivered and isinstance(feed, StoreFeed)):
+            return entry
+        if entry.is_settled:
+            return entry
+        report = entry.report or feed.begin_report(entry.core, self.wake)
+        if not self._wait(report, consumer, until):
+            self.put_back(consumer, entry._replace(report=report))
+            return None
+        try:
+            report.outcome()
+        except LeaseError:
+            # It was delivered before the connection to the store was lost, and comes again.
+            feed.decline(entry)
+            return None
+        return entry
+
+    def _wait(self, pause: Pause, consumer: MessageConsumer, until: float | None) -> bool:
+        """Wait for an answer of the store, unless something closes; whether that is over in time."""
+        self._pause = pause
+        try:
+            # What closes first says so, and then ends the wait: so this looks afterwards.
+            return self.ended or consumer._closed or pause.wait(left_of(until))
+        finally:
+            self._pause = None
+
+    def _hurry(self) -> None:
+        """Have `receive` return without an answer of the store: something closes, and tells the store so."""
+        if (pause := self._pause) is not None:
+            pause(None, None)
 
     def is_open(self, consumer: MessageConsumer) -> bool | None:
         """Whether messages of a consumer may be delivered now; `None` if never again."""
@@ -246,46 +290,77 @@ class Delivering:
             notices.SESSION_FULL(messages=self._unacknowledged_max).log(log)
         return full
 
-    def delivered(self, consumer: MessageConsumer, entry: Entry) -> Message:
+    def delivered(self, consumer: MessageConsumer, entry: Entry, until: float | None = None) -> Message:
         """The message of an entry that `receive` returns, acknowledged as the mode asks."""
         if consumer._feed.is_kept:
             try:
-                self.settle(consumer, entry)
+                self.settle(consumer, entry, until)
             except BaseException:
                 # Interrupted while the store was told: the next `receive` returns it.
                 self.put_back(consumer, entry._replace(is_settled=True))
                 raise
         return consumer._made(entry)
 
-    def settle(self, consumer: MessageConsumer, entry: Entry) -> None:
-        """Have the store know, as the mode asks, that `receive` returns a message."""
+    def settle(self, consumer: MessageConsumer, entry: Entry, until: float | None) -> None:
+        """Tell the store, as the mode asks, that `receive` returns a message, and wait for its answer.
+
+        If the answer does not come in time, or never, the program gets the message now, and perhaps again.
+        """
         if self._keeps or entry.is_settled:
             return
-        try:
-            if self.mode is AcknowledgeMode.AUTO_ACKNOWLEDGE:
-                consumer._feed.acknowledge(entry.core)
+        if self.mode is AcknowledgeMode.AUTO_ACKNOWLEDGE:
+            answer = Pause()
+            self._begin_acknowledge(consumer, entry, lambda: answer(None, None), through=False)
+            self._wait(answer, consumer, until)
+            return
+        for each, last in self._saved(consumer, entry):
+            answer = Pause()
+            self._begin_acknowledge(each, last, functools.partial(answer, None, None), through=True)
+            self._wait(answer, consumer, until)
+
+    def _begin_acknowledge(
+        self, consumer: MessageConsumer, entry: Entry, ended: Callable[[], object], *, through: bool
+    ) -> None:
+        """Acknowledge a message, and perhaps all before it; `ended` is called when the store has answered."""
+
+        def done(body: Body | None, error: BaseException | None) -> None:
+            if isinstance(error, ShoalError):
+                self._note_unacknowledged(entry, error)
             else:
-                self._acknowledge_lazily(consumer, entry)
-        except ShoalError as error:
-            # Nobody can say whether the store knows: the program gets it now, and perhaps once more.
-            self._note_unacknowledged(entry, error)
+                self._is_refused = False
+            ended()
+
+        consumer._feed.begin_acknowledge(entry.core, done, through=through)
 
     def put_back(self, consumer: MessageConsumer, entry: Entry) -> None:
         """As if it had not been taken."""
         with self._lock:
-            consumer._feed.first.appendleft(entry)
+            consumer._feed.put_back(entry)
 
     # Acknowledging, section 6.2.10.
 
-    def _acknowledge_lazily(self, consumer: MessageConsumer, entry: Entry) -> None:
-        self._lazy.append((consumer, entry))
-        if len(self._lazy) >= LAZY_MAX:
-            self.flush()
+    def _saved(self, consumer: MessageConsumer, entry: Entry) -> list[tuple[MessageConsumer, Entry]]:
+        """Save an acknowledgement up: the last of each consumer, if it is time to acknowledge."""
+        with self._lock:
+            self._lazy.append((consumer, entry))
+            if len(self._lazy) < LAZY_MAX:
+                return []
+            lazy, self._lazy = self._lazy, []
+        return list(dict(lazy).items())
 
     def flush(self) -> None:
         """Acknowledge what was saved up."""
-        lazy, self._lazy = self._lazy, []
+        with self._lock:
+            lazy, self._lazy = self._lazy, []
         _acknowledge_all(lazy)
+
+    def _flush_closing(self, consumer: MessageConsumer | None) -> None:
+        """Acknowledge what was saved up, of one consumer or all. What closes then tells the store itself."""
+        with self._lock:
+            closing = [each for each in self._lazy if consumer in (None, each[0])]
+            self._lazy = [each for each in self._lazy if consumer not in (None, each[0])]
+        for each, last in dict(closing).items():
+            self._begin_acknowledge(each, last, lambda: None, through=True)
 
     def acknowledge(self) -> None:
         """Acknowledge everything that was delivered."""
@@ -411,7 +486,7 @@ class Delivering:
             if call is None or not self.is_open(consumer):
                 return None
             try:
-                entry = consumer._feed.take(0.0)
+                entry = self._next_of(consumer, 0.0, True)
             except ShoalError as error:
                 if not isinstance(error, ClosedError):
                     notices.CONSUMER_ENDED(consumer=repr(consumer), why=error).log(log)
@@ -465,7 +540,7 @@ class Delivering:
                 consumer._feed.give_up(entry.core)
             elif consumer._feed.is_kept:
                 if self.mode is AcknowledgeMode.DUPS_OK_ACKNOWLEDGE:
-                    self._acknowledge_lazily(consumer, entry)
+                    _acknowledge_all(self._saved(consumer, entry))
                 else:
                     consumer._feed.acknowledge(entry.core)
             self._is_refused = False
@@ -508,7 +583,10 @@ class Delivering:
                 self.consumers.remove(consumer)
             self._gate.changed.notify_all()
             self.wake()
+            if self._receiving is consumer:
+                self._hurry()
         if first:
+            self._flush_closing(consumer)
             self._end_feed(consumer)
         with self._lock:
             self._wait_received(consumer)
@@ -519,7 +597,7 @@ class Delivering:
         feed = consumer._feed
         if isinstance(feed, StoreFeed):
             with self._lock:
-                saved = any(each is consumer for each, _ in (*self.unacknowledged, *self._lazy))
+                saved = any(each is consumer for each, _ in self.unacknowledged)
                 if saved and not self.ended:
                     self._retired.append(feed)
             if saved and not self.ended:
@@ -531,6 +609,7 @@ class Delivering:
         """Begin nothing more; under the lock."""
         self.ended = True
         self._slow_down()
+        self._hurry()
         self.wake()
 
     def end(self) -> None:
@@ -542,7 +621,7 @@ class Delivering:
         with self._lock:
             while self._calling is not None and not self.is_here:
                 self._gate.changed.wait()
-        self.flush()
+        self._flush_closing(None)
         for consumer in consumers:
             consumer._closed = True
             consumer._feed.close()

@@ -14,10 +14,10 @@ from shoal import _core
 from shoal._core import Message as BusMessage
 from shoal.bus.consumer import Consumer
 from shoal.bus.inside import core_of
-from shoal.bus.store_session import Done
-from shoal.bus.store_waits import ask
+from shoal.bus.store_session import Body, Done
+from shoal.bus.store_waits import Pause, ask
 from shoal.bus.subscription import Subscription
-from shoal.errors import ClosedError
+from shoal.errors import ClosedError, ShoalError
 
 #: Bytes of messages with a delivery delay that a consumer of a topic holds back; then it takes nothing more.
 HELD_BACK_BYTES_MAX = 64 << 20
@@ -34,6 +34,8 @@ class Entry(NamedTuple):
     taken: float
     #: The store was told that it is acknowledged.
     is_settled: bool = False
+    #: The report that the program gets it, if the store is to have that first.
+    report: Pause | None = None
 
     @property
     def expired(self) -> bool:
@@ -63,9 +65,17 @@ class Feed(ABC):
         """
         while self.first:
             entry = self.first.popleft()
-            if not entry.expired:
+            if not entry.expired and self._take_up(entry):
                 return entry
         return self._take(timeout_s)
+
+    def put_back(self, entry: Entry) -> None:
+        """As if a message had not been taken: it is the next one."""
+        self.first.appendleft(entry)
+
+    def _take_up(self, entry: Entry) -> bool:
+        """Take a message that was put back; false if it is to come again by itself."""
+        return True
 
     @abstractmethod
     def _take(self, timeout_s: float | None) -> Entry | None:
@@ -88,6 +98,10 @@ class Feed(ABC):
 
     def acknowledge_through(self, core: BusMessage) -> None:  # noqa: B027 — only a store has to know
         """The program is through with a message and all that were taken before it."""
+
+    def begin_acknowledge(self, core: BusMessage, done: Done, *, through: bool) -> None:
+        """As `acknowledge`, or `acknowledge_through`; `done` is called when the store knows."""
+        done(None, None)
 
     def give_up(self, core: BusMessage) -> None:  # noqa: B027 — only a store has to know
         """The program cannot handle a message, and is not to get it again."""
@@ -181,17 +195,29 @@ class StoreFeed(Feed):
             else:
                 return Entry(core, core.delivery_count, time.monotonic())
 
+    def put_back(self, entry: Entry) -> None:
+        """As if a message had not been taken: it is the next one, and no program has it."""
+        super().put_back(entry)
+        if not entry.is_settled:
+            self._consumer._set_aside(entry.core)
+
+    def _take_up(self, entry: Entry) -> bool:
+        return entry.is_settled or self._consumer._take_up(entry.core)
+
     def attach_bell(self, bell: _core.Bell, source: int) -> None:
         """Ring when there is something to take, or never will be."""
         self._consumer.attach_bell(bell, source)
 
     def acknowledge(self, core: BusMessage) -> None:
         """The program is through with a message; returns when the store knows."""
-        self._consumer.ack(core)
+        self._acknowledge(core, through=False)
 
     def acknowledge_through(self, core: BusMessage) -> None:
         """The program is through with a message and all that were taken before it."""
-        self._consumer.ack_through(core)
+        self._acknowledge(core, through=True)
+
+    def _acknowledge(self, core: BusMessage, *, through: bool) -> None:
+        ask(lambda done: self.begin_acknowledge(core, done, through=through), None, "an acknowledgement")
 
     def give_up(self, core: BusMessage) -> None:
         """Have the store make a message a dead letter; returns when it has."""
@@ -199,7 +225,24 @@ class StoreFeed(Feed):
 
     def begin_acknowledge(self, core: BusMessage, done: Done, *, through: bool) -> None:
         """As `acknowledge`, or `acknowledge_through`; `done` is called when the store knows."""
-        self._consumer._acknowledge(core, through, done)
+        try:
+            self._consumer._acknowledge(core, through, done)
+        except ShoalError as error:
+            done(None, error)
+
+    def begin_report(self, core: BusMessage, wake: Callable[[], None]) -> Pause:
+        """Report that the program gets a message; `wake` is called when the store has the report."""
+        report = Pause()
+
+        def done(answer: Body | None, error: BaseException | None) -> None:
+            report(answer, error)
+            wake()
+
+        try:
+            self._consumer._report(core, done)
+        except ShoalError as error:
+            report(None, error)
+        return report
 
     @property
     def is_over(self) -> bool:
@@ -208,7 +251,8 @@ class StoreFeed(Feed):
 
     def recover(self, entries: list[Entry]) -> None:
         """Have the store deliver again all that it delivered and that was not acknowledged."""
-        self.first.clear()
+        # No program saw these, so they do not count as delivered.
+        self._decline_first()
         self._consumer.recover()
 
     def retire(self) -> None:
@@ -219,7 +263,9 @@ class StoreFeed(Feed):
 
     def _decline_first(self) -> None:
         unseen = [entry.core for entry in self.first if not entry.is_settled]
+        settled = [entry for entry in self.first if entry.is_settled]
         self.first.clear()
+        self.first.extend(settled)
         self._consumer._decline(unseen)
 
     def decline(self, entry: Entry) -> None:

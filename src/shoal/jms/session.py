@@ -58,7 +58,7 @@ class Session(Making):
         self._delivering = self._make_delivering(
             connection._gate, mode, options.unacknowledged_max, options.redeliveries_max
         )
-        self._subscribing = Subscribing(connection)
+        self._subscribing = Subscribing(connection, self._sender.waits)
         self._receive = self._delivering.receive
         self._close_consumer = self._delivering.close_consumer
 

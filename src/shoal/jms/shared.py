@@ -3,7 +3,7 @@
 import itertools
 import logging
 import os
-import random
+import secrets
 import threading
 import time
 import weakref
@@ -35,9 +35,13 @@ log = logging.getLogger("shoal.jms")
 #: How long a client id is looked for among the other nodes of a network before it counts as free.
 CLIENT_ID_WAIT_S = 0.25
 CLIENT_ID_CHARACTERS_MAX = 255
-#: How long a connection waits before it claims a client id once more, from and to: the lower node, and the
-#: higher one.
-CLAIM_AGAIN_S = (((0.0, 0.05), (0.4, 0.6)),)
+#: How often a node that claims one looks whether it is alone.
+CLIENT_ID_TURN_S = 0.02
+#: What is kept of tickets.
+TICKETS_BYTES = 1 << 16
+#: How long a node that claims a client id waits for tickets of others that claim it too, and then for those
+#: others to leave it.
+TICKETS_S, LEAVE_S = 0.5, 2.0
 #: How long a sender waits to hear of a temporary topic before it counts as gone.
 TEMPORARY_KNOWN_S = 0.5
 #: How long a new consumer waits until other nodes know of it.
@@ -177,41 +181,48 @@ class SharedNode:
             if client_id in self._client_ids:
                 raise _taken(client_id)
             self._client_ids[client_id] = None
+        claim: Subscription | None = None
         try:
-            for waits_s in CLAIM_AGAIN_S:
-                others = self._claimed_by(client_id)
-                if others is None:
-                    return
-                # A connection that claims it at the same time withdraws as well. The lower node comes
-                # back first, and the other finds the id taken then.
-                is_lower = inside.node_of(self.bus).node < min(others, default=0)
-                time.sleep(random.uniform(*waits_s[not is_lower]))
-            if self._claimed_by(client_id) is not None:
+            claim = self.bus.subscribe(
+                jms_topic(client_id), no_local=True, queue_bytes_max=TICKETS_BYTES, queue_full="drop_old"
+            )
+            if not self._is_won(client_id, claim):
                 raise _taken(client_id)
         except BaseException:
             with _lock:
                 self._client_ids.pop(client_id, None)
+            if claim is not None:
+                claim.close()
+                self.wait_known()
             raise
+        with _lock:
+            self._client_ids[client_id] = claim
 
-    def _claimed_by(self, client_id: str) -> set[int] | None:
-        """Take a client id: the nodes that have it too, or `None` if it is ours."""
+    def _is_won(self, client_id: str, claim: Subscription) -> bool:
+        """Whether a client id is ours, once we subscribe to its topic.
+
+        A node that has the id, or claims it, subscribes to the topic; one that is alone there has the id.
+        Nodes that claim it at the same time find each other, and publish tickets. The lowest ticket stays
+        until the others have left; they leave. A node that has the id already publishes none, and stays.
+        """
         topic, node = jms_topic(client_id), inside.node_of(self.bus)
-        claim = self.bus.subscribe(topic, queue_bytes_max=1, queue_full="drop_new")
-        try:
-            # Whoever subscribes to the same topic has the same id.
-            wait_s = CLIENT_ID_WAIT_S if self.bus.config.scheme != "inproc" else 0.0
-            is_taken = self.bus.wait_for_subscribers(topic, 2, wait_s)
-            if not is_taken and not has_others(node, bus_topic(client_id)):
-                with _lock:
-                    self._client_ids[client_id] = claim
-                return None
-            others = set(node.subscribers(topic)) - {node.node}
-        except BaseException:
-            claim.close()
-            raise
-        claim.close()
-        self.wait_known()
-        return others
+        wait_s = CLIENT_ID_WAIT_S if self.bus.config.scheme != "inproc" else 0.0
+        if self.bus.wait_for_subscribers(topic, 2, wait_s):
+            ticket = secrets.token_hex(8)
+            node.publish(topic, ticket)
+            until = time.monotonic() + TICKETS_S
+            while has_others(node, topic):
+                if time.monotonic() >= until:
+                    return False
+                heard = claim.receive(CLIENT_ID_TURN_S)
+                if heard is None or not isinstance(heard.body, str):
+                    continue
+                if heard.body < ticket:
+                    return False
+                # It may have subscribed after our ticket was published.
+                node.publish(topic, ticket)
+                until = time.monotonic() + LEAVE_S
+        return not has_others(node, bus_topic(client_id))
 
     def tell_problems(self, number: int, told: Callable[[JMSError], None] | None) -> None:
         """Have a connection told of problems that nobody else is told of; `None` ends that."""

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from shoal._core import Message as BusMessage
 from shoal.bus.consumer import Consumer
+from shoal.bus.store_waits import Waits
 from shoal.errors import IllegalStateError, InvalidDestinationError, ShoalError
 from shoal.jms.correlating import selector_of
 from shoal.jms.destination import Destination, Queue, Topic
@@ -23,8 +24,10 @@ NAME_CHARACTERS_MAX = 128
 class Subscribing:
     """What makes the feeds of a session's consumers."""
 
-    def __init__(self, connection: "Connection") -> None:
+    def __init__(self, connection: "Connection", waits: Waits) -> None:
         self._connection = connection
+        #: What its thread waits for at a store, which closing the session ends.
+        self._waits = waits
         self._bus: Any = connection._node.bus
 
     def _local(self, no_local: bool) -> tuple[int, int] | None:
@@ -63,7 +66,8 @@ class Subscribing:
             selector = selector_of(selector, correlation)
             self._connection._check_reliable("queues")
             queue = self._bus.queue(destination.bus_name)
-            return StoreFeed(queue.consume(selector=selector, prefetch=options.prefetch, ack="manual"))
+            with self._waits.here():
+                return StoreFeed(queue.consume(selector=selector, prefetch=options.prefetch, ack="manual"))
 
     def durable(self, topic: Topic, name: str, selector: str | None, no_local: bool) -> Feed:
         """The consumer of an unshared durable subscription.
@@ -77,15 +81,24 @@ class Subscribing:
             raise IllegalStateError(
                 "a durable consumer needs a client id: set connection.client_id first, or the factory's"
             )
+        if no_local:
+            # Whatever a connection of this client id sent, in this run of the program or an earlier one.
+            theirs = f"({CLIENT} IS NULL OR {CLIENT} <> '{client_hash(connection._client_id)}')"
+            selector = f"({selector}) AND {theirs}" if selector else theirs
         with connection._gate.lock:
             connection._check_durable(name)
-            if no_local:
-                # Whatever a connection of this client id sent, in this run of the program or an earlier one.
-                theirs = f"({CLIENT} IS NULL OR {CLIENT} <> '{client_hash(connection._client_id)}')"
-                selector = f"({selector}) AND {theirs}" if selector else theirs
+            # The name is taken while the store is asked, which may be away: nothing else waits for it.
+            connection._durable[name] = None
+        feed: Feed | None = None
+        try:
             feed = StoreFeed(self._named(topic, selector, durable=True, shared=full, single=True))
-            connection._durable[name] = feed
-        return feed
+            return feed
+        finally:
+            with connection._gate.lock:
+                if feed is None:
+                    del connection._durable[name]
+                else:
+                    connection._durable[name] = feed
 
     def shared(self, topic: Topic, name: str, selector: str | None, *, durable: bool) -> Feed:
         """One of the consumers of a shared subscription."""
@@ -98,7 +111,7 @@ class Subscribing:
     def _named(self, topic: Topic, selector: str | None, **given: str | bool) -> Consumer:
         self._connection._check_reliable("durable and shared subscriptions")
         options = self._connection._options
-        with translating(), self._naming(str(given["shared"])):
+        with translating(), self._naming(str(given["shared"])), self._waits.here():
             consumer: Consumer = self._bus.subscribe(
                 topic.bus_name, selector=selector, prefetch=options.prefetch, ack="manual", **given
             )
@@ -108,7 +121,7 @@ class Subscribing:
         """Forget a durable subscription."""
         full = self._full_name(name)
         self._connection._check_durable(name)
-        with translating(), self._naming(full):
+        with translating(), self._naming(full), self._waits.here():
             self._bus.unsubscribe(full, shared=True)
 
     def _full_name(self, name: object) -> str:
@@ -139,6 +152,15 @@ class Subscribing:
     def browse(self, queue: Queue, selector: str | None) -> Iterator[BusMessage]:
         """The messages of a queue as they are now."""
         self._connection._check_reliable("queues")
-        with translating():
+        with translating(), self._waits.here():
             messages: Iterator[BusMessage] = self._bus.queue(queue.bus_name).browse(selector=selector)
-        return messages
+        return self._browsed(messages)
+
+    def _browsed(self, messages: Iterator[BusMessage]) -> Iterator[BusMessage]:
+        while True:
+            # The program's own calls between two messages are none of these waits.
+            with translating(), self._waits.here():
+                message = next(messages, None)
+            if message is None:
+                return
+            yield message

@@ -11,13 +11,11 @@ from typing import Any, TypeVar
 
 from shoal import _core
 from shoal.bus.doorbell import Doorbell
-from shoal.bus.store_session import Body
-from shoal.errors import ShoalError
 from shoal.jms.aio.worker import Worker
-from shoal.jms.arguments import check_seconds
+from shoal.jms.arguments import left_of, until_of
 from shoal.jms.consumer import MessageConsumer
-from shoal.jms.delivering import LAZY_MAX, TURN_MAX, AcknowledgeMode, Delivering, log_failure, next_due_s
-from shoal.jms.feeds import Entry, Feed, StoreFeed
+from shoal.jms.delivering import TURN_MAX, AcknowledgeMode, Delivering, log_failure, next_due_s
+from shoal.jms.feeds import Entry
 from shoal.jms.message import Message
 
 T = TypeVar("T")
@@ -79,16 +77,15 @@ class LoopDelivering(Delivering):
 
     async def take_next(self, consumer: MessageConsumer, timeout_s: float | None) -> Entry | None:
         """The next message, which counts as delivered from now on; one that is cancelled takes none."""
-        check_seconds("timeout_s", timeout_s, none="no end")
+        until = until_of(timeout_s)
         self.doorbell.check_loop()
         self.begin_receive(consumer)
         try:
             self._hear(consumer)
             # Before a message is taken: from there on nothing may be cancelled.
             await self.doorbell.take_turn()
-            while self._acknowledging and self.is_open(consumer) is not None:
-                await self.doorbell.wait(None)
-            until = None if timeout_s is None else time.monotonic() + timeout_s
+            while self._acknowledging and self.is_open(consumer) is not None and left_of(until) != 0.0:
+                await self.doorbell.wait(until)
             while (is_open := self.is_open(consumer)) is not None:
                 entry = self.take_from(consumer, 0.0) if is_open else None
                 if entry is not None or (until is not None and time.monotonic() >= until):
@@ -98,7 +95,7 @@ class LoopDelivering(Delivering):
         finally:
             self.end_receive()
 
-    def settle(self, consumer: MessageConsumer, entry: Entry) -> None:
+    def settle(self, consumer: MessageConsumer, entry: Entry, until: float | None) -> None:
         """Tell the store, as the mode asks, that `receive` returns a message; the next one waits for it.
 
         Nobody waits here: a task that is cancelled while it waits does not get what `receive` returns, and
@@ -106,37 +103,20 @@ class LoopDelivering(Delivering):
         """
         if self._keeps or entry.is_settled:
             return
-        entries, is_lazy = [(consumer, entry)], self.mode is AcknowledgeMode.DUPS_OK_ACKNOWLEDGE
-        if is_lazy:
-            self._lazy += entries
-            if len(self._lazy) < LAZY_MAX:
-                return
-            entries, self._lazy = self._lazy, []
-        for each, last in dict(entries).items():
-            self._begin_acknowledge(each._feed, last, through=is_lazy)
+        is_lazy = self.mode is AcknowledgeMode.DUPS_OK_ACKNOWLEDGE
+        for each, last in self._saved(consumer, entry) if is_lazy else [(consumer, entry)]:
+            self._acknowledging += 1
+            self._begin_acknowledge(each, last, self._answered, through=is_lazy)
 
-    def _begin_acknowledge(self, feed: Feed, entry: Entry, *, through: bool) -> None:
-        loop = self.doorbell.loop
+    def _answered(self) -> None:
+        """The store has answered, on whatever thread."""
+        # No task waits where the loop is closed.
+        with contextlib.suppress(RuntimeError):
+            self.doorbell.loop.call_soon_threadsafe(self._end_acknowledge)
 
-        def done(answer: Body | None, error: BaseException | None) -> None:
-            # Nobody waits where the loop is closed.
-            with contextlib.suppress(RuntimeError):
-                loop.call_soon_threadsafe(self._end_acknowledge, entry, error)
-
-        assert isinstance(feed, StoreFeed)
-        self._acknowledging += 1
-        try:
-            feed.begin_acknowledge(entry.core, done, through=through)
-        except ShoalError as error:
-            self._end_acknowledge(entry, error)
-
-    def _end_acknowledge(self, entry: Entry, error: BaseException | None) -> None:
+    def _end_acknowledge(self) -> None:
         self._acknowledging -= 1
         self.wake()
-        if isinstance(error, ShoalError):
-            self._note_unacknowledged(entry, error)
-        else:
-            self._is_refused = False
 
     def _hear(self, consumer: MessageConsumer) -> None:
         if self._bell is not None:
