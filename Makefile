@@ -46,6 +46,7 @@ kill-tests: build  ## kill stores, publishers, subscribers and workers two hundr
 	$(BIN)/python tests/e2e/kill_store.py --cycles $(CYCLES)
 	$(BIN)/python tests/e2e/kill_queues.py --cycles $(CYCLES)
 	$(BIN)/python tests/e2e/kill_gateway.py --cycles $(CYCLES)
+	$(BIN)/python tests/jms/kills.py --cycles $(CYCLES)
 	$(BIN)/python tests/spark/kills.py --kills 30 --rows 60000
 
 kill-routers: build  ## kill, stop and cut off routers under load two hundred times: make kill-routers CYCLES=200 (needs root)
@@ -59,9 +60,13 @@ soak: build  ## load while programs freeze and die, overload, cut cables, more p
 dead-path: build  ## two LANs whose path is dead for a minute: make dead-path DEAD_S=60 (needs root)
 	SHOAL_DEAD_PATH_S=$(DEAD_S) $(PYTEST) -q tests/e2e/test_tunnels.py -k dead_path --timeout 900
 
-jms-matrix: build  ## the tests of JMS over every kind of link, the store embedded and in its own process
-	for link in inproc norm tcp router; do SHOAL_JMS_LINK=$$link $(PYTEST) -q -n 2 tests/jms || exit 1; done
-	for link in norm tcp; do SHOAL_JMS_LINK=$$link SHOAL_JMS_STORE=process $(PYTEST) -q -n 2 tests/jms || exit 1; done
+jms-matrix: build  ## the tests of JMS over every kind of link, the store embedded and in its own process, and kills
+	@for each in inproc.embedded norm.embedded tcp.embedded router.embedded norm.process tcp.process; do \
+	  export SHOAL_JMS_LINK=$${each%.*} SHOAL_JMS_STORE=$${each#*.}; began=$$(date +%s); \
+	  $(PYTEST) -q -n 2 tests/jms || exit 1; \
+	  echo "$$SHOAL_JMS_LINK, store $$SHOAL_JMS_STORE: $$(( $$(date +%s) - began )) s"; \
+	done
+	$(BIN)/python tests/jms/kills.py --cycles 50
 
 jms-oracle: build  ## ask Artemis's Java client what Jakarta Messaging leaves open, and write the page with both answers
 	@scripts/peers
