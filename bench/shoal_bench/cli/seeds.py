@@ -168,5 +168,10 @@ def _show(result: dict[str, Any], store: Path) -> None:
                 "yes" if cell["valid"] else f"no: {cell['why']}",
             )
         console.print(table)
+    if result["gates"]:
+        table = Table(*report.GATE_HEADS, title="What Shoal has to reach", title_justify="left")
+        for row in report.gate_rows(result["gates"]):
+            table.add_row(*row)
+        console.print(table)
     console.print(f"{result['cells']} cells, {result['invalid']} invalid; run {result['run']} in {store}")
     console.print(f"Fit the capacity model: shoal capacity fit {result['run']} --store {store}")

@@ -59,6 +59,8 @@ def page(result: Mapping[str, Any]) -> str:
     if (before := result.get("busy_before")) is not None:
         parts.append(f'<p class="note">The machine had other work: {html.escape(before)}.</p>')
     parts += ["<h2>Theirs and ours</h2>", _compared(result["experiments"])]
+    if result.get("gates"):
+        parts += ["<h2>What Shoal has to reach</h2>", table(GATE_HEADS, gate_rows(result["gates"]))]
     if beside := list(_beside(result["experiments"])):
         heads = ("experiment", "cell", "figure", "ours", "peer", "", "times better")
         parts += ["<h2>Ours and peers here</h2>", table(heads, beside)]
@@ -76,6 +78,17 @@ def page(result: Mapping[str, Any]) -> str:
         f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
         f"<style>{STYLE}</style></head>\n<body>\n{body}\n</body></html>\n"
     )
+
+
+GATE_HEADS = ("experiment", "gate", "reached", "limit", "holds", "cells count")
+
+
+def gate_rows(gates: Iterable[Mapping[str, Any]]) -> Iterable[tuple[str, ...]]:
+    """A row for each gate of a run."""
+    for gate in gates:
+        limit = f"{'at most' if gate['at_most'] else 'at least'} {number(gate['limit'])}"
+        told = ("yes" if gate["holds"] else "no", "yes" if gate["valid"] else "no")
+        yield gate["experiment"], gate["what"], number(gate["reached"]), limit, *told
 
 
 def _compared(experiments: Mapping[str, Any]) -> str:

@@ -16,6 +16,7 @@ from shoal_bench import availability
 from shoal_bench.errors import ExperimentError
 from shoal_bench.hosts import AgentHost, Control
 from shoal_bench.seeds.frame import Experiment, Reading, Rig, Site, Trial
+from shoal_bench.seeds.gates import gates
 from shoal_bench.seeds.interval import half_width, is_enough
 from shoal_bench.seeds.validity import busy_before
 
@@ -197,7 +198,9 @@ def run(
             results.append(result)
             _keep(bus, name, result)
         before = site.busy_before
-    return {**_summary(name, plan, experiments, results, time.monotonic() - began), "busy_before": before}
+    summary = _summary(name, plan, experiments, results, time.monotonic() - began)
+    judged = [gate.to_dict() for gate in gates(summary["experiments"])]
+    return {**summary, "busy_before": before, "gates": judged}
 
 
 def _run_job(job: Job, plan: Plan, site: Site, note: Callable[[str], None]) -> Result:

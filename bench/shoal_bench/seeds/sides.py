@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Mapping
 from contextlib import ExitStack
-from typing import Any
+from typing import Any, Literal
 
 import shoal
 from shoal import _core
@@ -28,6 +28,8 @@ READY_S = 60.0
 #: Hosts that subscribers are on, by multicast.
 RECEIVERS = 2
 GROUP = "239.192.74.207"
+#: A receiver that is slow holds the publishers back, as the study's server did.
+WHEN_SLOW: Literal["wait"] = "wait"
 #: What may wait for one subscriber.
 QUEUE_BYTES_MAX = 16 << 20
 
@@ -36,7 +38,8 @@ def node(options: dict[str, Any], report: Report) -> Mapping[str, Any]:
     """Route until the parent has had enough, with a sample of its counters each second. Reports its port."""
     _pin(options["core"])
     samples: list[dict[str, float]] = []
-    with shoal.listen(f"tcp://{options.get('address', '127.0.0.1')}:0", router=True) as bus:
+    door = f"tcp://{options.get('address', '127.0.0.1')}:0"
+    with shoal.listen(door, router=True, when_slow=WHEN_SLOW) as bus:
         (listener,) = (link for link in bus.links if link.role == "listen")
         used = CpuClock()
         report(int(listener.address.rpartition(":")[2]))
@@ -71,11 +74,11 @@ def load(options: dict[str, Any], report: Report) -> Mapping[str, Any]:
         # Subscribers that get nothing share connections: what they cost the node are their filters.
         every = [group for group in cell.idle for _ in range(group.count)]
         for own in (every[start::IDLE_CONNECTIONS] for start in range(min(IDLE_CONNECTIONS, len(every)))):
-            bus = stack.enter_context(shoal.connect(next(urls)))
+            bus = stack.enter_context(_client(next(urls)))
             for group in own:
                 _subscribe(bus, group)
             bus.sync()
-        buses = [stack.enter_context(shoal.connect(next(urls))) for _ in range(cell.publishers)]
+        buses = [stack.enter_context(_client(next(urls))) for _ in range(cell.publishers)]
         for bus in buses:
             bus.sync()
         senders = [_Sender(bus, cell) for bus in buses]
@@ -160,8 +163,11 @@ def _hosts(cell: Cell) -> list[list[Group]]:
 
 
 def _group(options: Mapping[str, Any]) -> shoal.Bus:
-    # A receiver that is slow holds the publishers back, as the study's server did.
-    return shoal.connect(f"norm://{GROUP}:{options['port']}", interface="lo", when_slow="wait")
+    return shoal.connect(f"norm://{GROUP}:{options['port']}", interface="lo", when_slow=WHEN_SLOW)
+
+
+def _client(url: str) -> shoal.Bus:
+    return shoal.connect(url, when_slow=WHEN_SLOW)
 
 
 def _pin(core: int | None) -> None:
@@ -170,7 +176,7 @@ def _pin(core: int | None) -> None:
 
 
 def _subscribed(stack: ExitStack, url: str, group: Group) -> shoal.Subscription:
-    bus = stack.enter_context(shoal.connect(url))
+    bus = stack.enter_context(_client(url))
     subscription = _subscribe(bus, group)
     bus.sync()
     return subscription
