@@ -92,6 +92,11 @@ class Message:
         For messages of queues, and of durable and shared subscriptions. Waits until the acknowledgement is
         durable; with asyncio, await it. Raises what `Consumer.ack` raises.
         """
+    def release(self, *, delay_s: float | None = None) -> None:
+        """Give it back: it is delivered again, marked as redelivered; `delay_s` is the earliest time.
+
+        For messages of queues, and of durable and shared subscriptions. Raises as `Consumer.release` does.
+        """
     def reply(
         self, body: Any = None, *, properties: Mapping[str, Any] | None = None, more: bool = False
     ) -> Awaitable[None]:
@@ -129,6 +134,13 @@ class Message:
     @property
     def ttl_s(self) -> float | None:
         """How long it might live when it was sent; none if for ever."""
+
+class Bus:
+    """The base class of `shoal.Bus`, which has its method `publish`: it costs no call of Python."""
+
+    def __new__(cls, *arguments: Any, **options: Any) -> Self: ...
+    def _publish_through(self, node: Node) -> None:
+        """Publish through this node, from now on."""
 
 class Bell:
     """A descriptor that can be read when one of its sources rang. May be shared between threads."""

@@ -154,7 +154,7 @@ except KeyboardInterrupt:
         program.answer()
         began = time.monotonic()
         program.signal(signal.SIGINT)
-        lacks = rf"member {node} lacks about \d+ bytes"
+        lacks = rf"member {node} lacks about [\d.]+ \w+"
         program.finish(
             30, says=rf"\ASHOAL-2114 <Bus norm://.* closed> closed before every member .*: .*{lacks}\. .*\n\Z"
         )

@@ -34,7 +34,9 @@ mod _core {
     #[pymodule_export]
     use crate::bus::rows::{RowsBuilder, offsets_of, pass_on, read_rows, split_rows, take_rows};
     #[pymodule_export]
-    use crate::bus::{LoadPublisher, LoadSink, Message, Node, Subscription, TcpLinks, Tls, mark_forked};
+    use crate::bus::{
+        LoadPublisher, LoadSink, Message, Node, Publisher, Subscription, TcpLinks, Tls, mark_forked,
+    };
     #[pymodule_export]
     use crate::columns::{HistoryScan, columnise, encode_record};
     #[pymodule_export]

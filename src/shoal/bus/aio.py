@@ -12,7 +12,7 @@ import importlib
 import inspect
 import time
 import weakref
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Mapping
 from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, Unpack, overload
@@ -62,7 +62,7 @@ from shoal.bus.seeking import Place, seek_request
 from shoal.bus.store_protocol import TEMPORARY
 from shoal.bus.store_waits import ask_in_loop
 from shoal.bus.undelivered import Undelivered
-from shoal.bus.waiting import close_at_exit
+from shoal.bus.waiting import close_at_exit, linger
 from shoal.config import (
     ClientConfig,
     ConnectionConfig,
@@ -113,8 +113,9 @@ _calling: "contextvars.ContextVar[_Call | None]" = contextvars.ContextVar("shoal
 
 
 def connect(url: str | None = None, **options: Unpack[ConnectOptions]) -> "Bus":
-    """Join a domain; use it as `async with shoal.aio.connect() as bus`. Arguments as in `shoal.connect`.
+    """Join a domain: `async with shoal.aio.connect() as bus`, or `bus = await shoal.aio.connect()`.
 
+    Arguments as in `shoal.connect`. Entering the block, or awaiting it, connects over `tcp` and the like.
     A store or an outbox is opened on a thread of its own; entering the block waits for it, and raises why it
     cannot be opened.
     """
@@ -167,8 +168,9 @@ class Bus(Handle):
     everything, as long as they make progress. If one still lacks messages then, a warning is logged;
     `flush` raises instead.
 
-    A connection without a reference to it or to one of its subscriptions is closed without lingering; its
-    callbacks end, with a `ResourceWarning`. A callback that refers to its own connection keeps it open.
+    A connection without a reference to it or to one of its subscriptions is closed once what it published is
+    delivered; its callbacks end at once, with a `ResourceWarning`. A callback that refers to its own
+    connection keeps it open.
     """
 
     def __init__(self, config: ConnectionConfig) -> None:
@@ -183,8 +185,7 @@ class Bus(Handle):
         self._receivers: dict[str, Consumer] = {}
         #: It is to connect when the loop is there.
         self._connects = False
-        channels = self._connection.channels
-        self._finalizer = weakref.finalize(self, _abandon, self._listeners, channels, repr(self))
+        self._finalizer = weakref.finalize(self, _abandon, self._connection, self._listeners, repr(self))
         # A connection that is open at exit is closed there, and that is no reason to warn.
         self._finalizer.atexit = False
 
@@ -625,6 +626,7 @@ class Bus(Handle):
         core.set_receiver(receiver)
         source: Source = LastValues(core) if retained else core
         subscription = Subscription(source, doorbell, self.sync if wait else None)
+        self._connection.readers.add(subscription)
         if isinstance(source, LastValues):
             asked = fetch(self._connection, pattern, receiver, selector, correlation, no_local)
             fetching = asyncio.create_task(_fetch(doorbell, source, asked), name=f"shoal-fetch-{pattern}")
@@ -862,6 +864,10 @@ class Bus(Handle):
         if listeners:
             await asyncio.wait(listeners, timeout=patience_s)
 
+    def __await__(self) -> Generator[Any, None, Self]:
+        """`bus = await shoal.aio.connect()`: as entering the block does; the program closes it."""
+        return self.__aenter__().__await__()
+
     async def __aenter__(self) -> Self:
         try:
             # Events are noticed from now on.
@@ -875,6 +881,7 @@ class Bus(Handle):
             with closing_on_error(self._connection):
                 await in_own_thread(self._connection.wait_opened)
         if self._connects:
+            self._connects = False
             with closing_on_error(self._connection):
                 await doorbell.run(operations.begin(self._connection))
                 if self._connection.store is not None:
@@ -957,15 +964,13 @@ async def _arrived(target: "weakref.ref[Connection]", message: Message) -> None:
         connection.replies.arrived(message)
 
 
-def _abandon(
-    listeners: "dict[asyncio.Task[None], Subscription]", channels: "list[StoreChannel]", name: str
-) -> None:
+def _abandon(connection: Connection, listeners: "dict[asyncio.Task[None], Subscription]", name: str) -> None:
     """The connection has no reference any more: end its callbacks, whose tasks would keep it open."""
-    for channel in channels:
+    for channel in connection.channels:
         channel.stop()
-    if not listeners:
-        return
     for subscription in list(listeners.values()):
         # This may be another thread than the loop's, which the bell wakes.
         subscription._subscription.close()
-    notices.UNCLOSED(what=f"{name} with callbacks").warn(ResourceWarning, stacklevel=2)
+    if listeners:
+        notices.UNCLOSED(what=f"{name} with callbacks").warn(ResourceWarning, stacklevel=2)
+    linger(connection)

@@ -68,6 +68,7 @@ if TYPE_CHECKING:
     from shoal.bus.receipt import Receipt
     from shoal.bus.retained import Retained
     from shoal.bus.store_channel import StoreChannel
+    from shoal.bus.subscription import SubscriptionBase
     from shoal.bus.transactions import Chains
     from shoal.monitor.monitor import Monitor
 
@@ -129,6 +130,8 @@ class Connection:
         #: What stores know this connection by, and no other client: the ids on its messages are public.
         self.store_key = secrets.token_hex(16)
         self._temporaries = itertools.count(1)
+        #: Subscriptions without callbacks, which have it open after its owner let go of it.
+        self.readers: weakref.WeakSet[SubscriptionBase] = weakref.WeakSet()
         self.node.set_persistently(_Persistently(weakref.ref(self)))
         #: Its links of datagrams, by number.
         self._groups: dict[int, Group] = {}

@@ -13,8 +13,6 @@ class Bus(sync.Bus):
     def __init__(self, config: ConnectionConfig, destinations: Destinations) -> None:
         self._destinations = destinations
         super().__init__(config)
-        # The shortcut of a plain connection.
-        self.__dict__.pop("publish", None)
 
     def publish(self, topic: str, *arguments: Any, **options: Any) -> Any:
         """As `shoal.Bus.publish`; what is not given comes from the destination."""
@@ -31,8 +29,6 @@ class AioBus(aio.Bus):
     def __init__(self, config: ConnectionConfig, destinations: Destinations) -> None:
         self._destinations = destinations
         super().__init__(config)
-        # The shortcut of a plain connection.
-        self.__dict__.pop("publish", None)
 
     def publish(self, topic: str, *arguments: Any, **options: Any) -> Any:
         """As `shoal.aio.Bus.publish`; what is not given comes from the destination."""

@@ -1,6 +1,6 @@
 """What both kinds of connection, threaded and asyncio, show without waiting."""
 
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 from shoal.bus.arguments import check_cost
 from shoal.bus.connection import Connection
@@ -19,8 +19,34 @@ _ELSEWHERE = {
     **dict.fromkeys(("on", "on_message", "add_listener"), "subscribe(pattern, callback) calls a function"),
     "ack": "message.ack() acknowledges a message of a store",
     "commit": "use `with bus.transaction() as tx`",
-    "stop": "close() leaves the domain",
+    **dict.fromkeys(("nack", "nak", "reject", "release"), "message.release() gives one back"),
+    **dict.fromkeys(("stop", "drain", "term"), "close() delivers what is under way, and leaves"),
+    **dict.fromkeys(
+        ("jetstream", "stream"), "publish(…, persistent=True) and subscribe(…, durable=name) use a store"
+    ),
+    **dict.fromkeys(("psubscribe", "listen_to"), "subscribe(pattern) takes wildcards: * and >"),
+    "loop_forever": "run() waits until the connection is closed",
+    "set": "publish(topic, value, retain=True) keeps the last value",
 }
+
+
+class _Elsewhere:
+    """A name of another system: not there, and the error says what to write instead.
+
+    A method `__getattr__` would make every other name slower, `publish` among them.
+    """
+
+    __slots__ = ("_hint", "_name")
+
+    def __init__(self, name: str, hint: str) -> None:
+        self._name, self._hint = name, hint
+
+    def __get__(self, instance: object, owner: type) -> NoReturn:
+        raise AttributeError(
+            f"{owner.__name__!r} object has no attribute {self._name!r}: {self._hint}",
+            name=self._name,
+            obj=instance,
+        )
 
 
 class Handle:
@@ -32,16 +58,8 @@ class Handle:
     def __reduce__(self) -> NoReturn:
         raise TypeError("a connection cannot be pickled: connect in the process that uses it")
 
-    # A type checker sees the names below, and refuses others.
-    if not TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> NoReturn:
-            hint = _ELSEWHERE.get(name)
-            raise AttributeError(
-                f"{type(self).__name__!r} object has no attribute {name!r}" + (f": {hint}" if hint else ""),
-                name=name,
-                obj=self,
-            )
+    def __dir__(self) -> list[str]:
+        return [name for name in super().__dir__() if name not in _ELSEWHERE]
 
     @property
     def config(self) -> ConnectionConfig:
@@ -177,3 +195,8 @@ class Handle:
         Empty without a network, and once it is closed.
         """
         return self._connection.link()
+
+
+# A type checker sees only the names above, and refuses these.
+for _name, _hint in _ELSEWHERE.items():
+    setattr(Handle, _name, _Elsewhere(_name, _hint))

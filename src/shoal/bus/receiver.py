@@ -1,4 +1,4 @@
-"""What a received message is acknowledged and answered through: `Message.ack` and `Message.reply`.
+"""What a received message is acknowledged and answered through: `Message.ack`, `release` and `reply`.
 
 A message keeps its receiver and not the connection, so that a message that a program keeps does not keep the
 connection open.
@@ -27,6 +27,9 @@ class Acknowledging(Protocol):
     def ack(self, message: Message, *, timeout_s: float | None) -> Awaitable[None] | None:
         """Acknowledge a message."""
 
+    def release(self, message: Message, *, delay_s: float | None) -> None:
+        """Give a message back."""
+
 
 class _Done:
     """What can be awaited and is over."""
@@ -50,6 +53,13 @@ class Receiver:
 
     def ack(self, message: Message, *, timeout_s: float | None = None) -> Awaitable[None]:
         """Acknowledge a message."""
+        return self._acknowledging(message).ack(message, timeout_s=timeout_s) or _Done()
+
+    def release(self, message: Message, *, delay_s: float | None = None) -> None:
+        """Give a message back."""
+        self._acknowledging(message).release(message, delay_s=delay_s)
+
+    def _acknowledging(self, message: Message) -> Acknowledging:
         if self._consumer is None:
             raise ValueError(
                 f"{message!r} needs no acknowledgement: no store keeps its subscription. Subscribe with "
@@ -58,7 +68,7 @@ class Receiver:
         consumer = self._consumer()
         if consumer is None:
             raise closed_error(f"what received {message!r} is closed: the message comes again")
-        return consumer.ack(message, timeout_s=timeout_s) or _Done()
+        return consumer
 
     def reply(
         self,

@@ -13,6 +13,7 @@ from queue import Empty, SimpleQueue
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, Unpack, overload
 
+from shoal import _core
 from shoal._core import Message
 from shoal.bus import operations
 from shoal.bus.arguments import (
@@ -54,7 +55,7 @@ from shoal.bus.store_protocol import TEMPORARY
 from shoal.bus.subscription import Subscription
 from shoal.bus.transactions import Transaction
 from shoal.bus.undelivered import Undelivered
-from shoal.bus.waiting import close_at_exit, run
+from shoal.bus.waiting import close_at_exit, linger, run
 from shoal.bus.watch import Watch
 from shoal.config import (
     ClientConfig,
@@ -71,9 +72,6 @@ from shoal.errors import ConfigError, LinkError, NoReplyError
 from shoal.link.admission import Admit
 from shoal.messages import bus as notices
 from shoal.selector import CorrelationFilter, Selector
-
-if TYPE_CHECKING:
-    from shoal.bus.store_channel import StoreChannel
 
 #: How long callbacks that are under way may take when a connection closes and is given no time of its own.
 _CALLBACKS_S = 1.0
@@ -160,15 +158,16 @@ def _made(config: ConnectionConfig, client: ClientConfig) -> "Bus":
     return kind(config) if client.destinations is None else kind(config, client.destinations)  # type: ignore[call-arg]
 
 
-class Bus(Handle):
+class Bus(Handle, _core.Bus):
     """A connection: publishes, subscribes, asks and answers. May be shared between threads.
 
     Made by `connect`. Use it in a `with` statement: leaving the block waits until every member has
     everything, as long as they make progress. If one still lacks messages then, a warning is logged;
     `flush` raises instead.
 
-    A connection without a reference to it or to one of its subscriptions is closed without lingering; its
-    callbacks end, with a `ResourceWarning`. A callback that refers to its own connection keeps it open.
+    A connection without a reference to it or to one of its subscriptions is closed once what it published is
+    delivered; its callbacks end at once, with a `ResourceWarning`. A callback that refers to its own
+    connection keeps it open.
     """
 
     def __init__(self, config: ConnectionConfig) -> None:
@@ -182,8 +181,7 @@ class Bus(Handle):
         self._receivers: dict[str, Consumer] = {}
         #: Held by the thread that opens one of them, which may take as long as there is no store.
         self._openings: dict[str, threading.Lock] = {}
-        # A message costs no Python call of ours: this is the extension's own method.
-        self.__dict__["publish"] = self._connection.node.publish
+        self._publish_through(self._connection.node)
         try:
             self._watch: Watch | None = Watch(self._connection)
         except OSError as error:
@@ -191,158 +189,144 @@ class Bus(Handle):
             self._connection.closed = True
             self._connection.shut_down()
             raise LinkError(f"the connection cannot be watched: {error}") from error
-        channels = self._connection.channels
-        self._finalizer = weakref.finalize(self, _abandon, self._threads, channels, self._watch, repr(self))
+        self._finalizer = weakref.finalize(
+            self, _abandon, self._connection, self._threads, self._watch, repr(self)
+        )
         # A connection that is open at exit is closed there, and that is no reason to warn.
         self._finalizer.atexit = False
 
-    @overload
-    def publish(
-        self,
-        topic: str,
-        body: Any = None,
-        *,
-        properties: Mapping[str, Any] | None = None,
-        priority: int = 4,
-        ttl_s: float | None = None,
-        correlation_id: str | bytes | None = None,
-        reply_to: str | None = None,
-        type: str | None = None,
-        persistent: Literal[False] = False,
-        delivery_delay_s: float | None = None,
-        timestamp: float | None = None,
-        connection: int | None = None,
-        window: int | None = None,
-        timeout_s: float | None = None,
-        retain: bool = False,
-        trace: tuple[bytes, str] | None = None,
-    ) -> int: ...
+    # A message costs no Python call of ours: this is a method of the extension's class.
+    if TYPE_CHECKING:
 
-    @overload
-    def publish(
-        self,
-        topic: str,
-        body: Any = None,
-        *,
-        properties: Mapping[str, Any] | None = None,
-        priority: int = 4,
-        ttl_s: float | None = None,
-        correlation_id: str | bytes | None = None,
-        reply_to: str | None = None,
-        type: str | None = None,
-        persistent: Literal[True],
-        delivery_delay_s: float | None = None,
-        timestamp: float | None = None,
-        connection: int | None = None,
-        window: int | None = None,
-        timeout_s: float | None = None,
-        retain: bool = False,
-        trace: tuple[bytes, str] | None = None,
-    ) -> Receipt: ...
+        @overload
+        def publish(
+            self,
+            topic: str,
+            body: Any = None,
+            *,
+            properties: Mapping[str, Any] | None = None,
+            priority: int = 4,
+            ttl_s: float | None = None,
+            correlation_id: str | bytes | None = None,
+            reply_to: str | None = None,
+            type: str | None = None,
+            persistent: Literal[False] = False,
+            delivery_delay_s: float | None = None,
+            timestamp: float | None = None,
+            connection: int | None = None,
+            window: int | None = None,
+            timeout_s: float | None = None,
+            retain: bool = False,
+            trace: tuple[bytes, str] | None = None,
+        ) -> int: ...
 
-    @overload
-    def publish(
-        self,
-        topic: str,
-        body: Any = None,
-        *,
-        properties: Mapping[str, Any] | None = None,
-        priority: int = 4,
-        ttl_s: float | None = None,
-        correlation_id: str | bytes | None = None,
-        reply_to: str | None = None,
-        type: str | None = None,
-        persistent: bool,
-        delivery_delay_s: float | None = None,
-        timestamp: float | None = None,
-        connection: int | None = None,
-        window: int | None = None,
-        timeout_s: float | None = None,
-        retain: bool = False,
-        trace: tuple[bytes, str] | None = None,
-    ) -> int | Receipt: ...
+        @overload
+        def publish(
+            self,
+            topic: str,
+            body: Any = None,
+            *,
+            properties: Mapping[str, Any] | None = None,
+            priority: int = 4,
+            ttl_s: float | None = None,
+            correlation_id: str | bytes | None = None,
+            reply_to: str | None = None,
+            type: str | None = None,
+            persistent: Literal[True],
+            delivery_delay_s: float | None = None,
+            timestamp: float | None = None,
+            connection: int | None = None,
+            window: int | None = None,
+            timeout_s: float | None = None,
+            retain: bool = False,
+            trace: tuple[bytes, str] | None = None,
+        ) -> Receipt: ...
 
-    def publish(
-        self,
-        topic: str,
-        body: Any = None,
-        *,
-        properties: Mapping[str, Any] | None = None,
-        priority: int = 4,
-        ttl_s: float | None = None,
-        correlation_id: str | bytes | None = None,
-        reply_to: str | None = None,
-        type: str | None = None,
-        persistent: bool = False,
-        delivery_delay_s: float | None = None,
-        timestamp: float | None = None,
-        connection: int | None = None,
-        window: int | None = None,
-        timeout_s: float | None = None,
-        retain: bool = False,
-        trace: tuple[bytes, str] | None = None,
-    ) -> int | Receipt:
-        """Publish a message. It is on its way when this returns, and kept if it is persistent.
+        @overload
+        def publish(
+            self,
+            topic: str,
+            body: Any = None,
+            *,
+            properties: Mapping[str, Any] | None = None,
+            priority: int = 4,
+            ttl_s: float | None = None,
+            correlation_id: str | bytes | None = None,
+            reply_to: str | None = None,
+            type: str | None = None,
+            persistent: bool,
+            delivery_delay_s: float | None = None,
+            timestamp: float | None = None,
+            connection: int | None = None,
+            window: int | None = None,
+            timeout_s: float | None = None,
+            retain: bool = False,
+            trace: tuple[bytes, str] | None = None,
+        ) -> int | Receipt: ...
 
-        Args:
-            topic: where, such as `prices/ACME`; no wildcards.
-            body: bytes, str, a number, bool, `None`, a list, a mapping, a numpy array, Arrow data, or a type
-                that `shoal.codecs` knows.
-            properties: named values that selectors can ask for.
-            priority: 0 to 9; a higher one overtakes lower ones on its way.
-            ttl_s: it is not delivered any more when it is older than this.
-            correlation_id: what it answers or belongs to.
-            reply_to: the topic that answers go to, or the queue if it is a `shoal.types.QueueName`.
-            type: the application's name for this kind of message (JMSType).
-            persistent: a store keeps it: this waits until it is durable there, or in the outbox.
-            delivery_delay_s: durable subscriptions get it this many seconds later; others get it at once.
-            timestamp: when it was published, as `time.time()` says it, if that is not now.
-            connection: which of the program's own connections publishes it, where it tells several apart.
-            window: of a persistent message: do not wait for this one, but until all but `window` are durable.
-                `flush` waits for the rest; why others were refused is raised by the next call.
-            timeout_s: how long to wait while members take no more, where `when_full` is `block`, or for the
-                store; `None` is for ever.
-            retain: keep it as the topic's last value while this connection is open: subscribers with
-                `retained=True` get it first. With `persistent`, a store keeps it beyond that. An empty body
-                (`None`, `""`, `b""`) deletes the value.
-            trace: the trace and span that it is sent in, as `Message.trace` says it; a connection with
-                `trace=True` gives its own.
+        def publish(
+            self,
+            topic: str,
+            body: Any = None,
+            *,
+            properties: Mapping[str, Any] | None = None,
+            priority: int = 4,
+            ttl_s: float | None = None,
+            correlation_id: str | bytes | None = None,
+            reply_to: str | None = None,
+            type: str | None = None,
+            persistent: bool = False,
+            delivery_delay_s: float | None = None,
+            timestamp: float | None = None,
+            connection: int | None = None,
+            window: int | None = None,
+            timeout_s: float | None = None,
+            retain: bool = False,
+            trace: tuple[bytes, str] | None = None,
+        ) -> int | Receipt:
+            """Publish a message. It is on its way when this returns, and kept if it is persistent.
 
-        Returns:
-            Of a persistent message a `Receipt`: its identity, and whether a store has it. Of others the
-            number, counted per priority class; 0 if the message was dropped because `when_full` is `drop`.
-            `message_id` makes an identity of a number.
+            Args:
+                topic: where, such as `prices/ACME`; no wildcards.
+                body: bytes, str, a number, bool, `None`, a list, a mapping, a numpy array, Arrow data, or a
+                    type that `shoal.codecs` knows.
+                properties: named values that selectors can ask for.
+                priority: 0 to 9; a higher one overtakes lower ones on its way.
+                ttl_s: it is not delivered any more when it is older than this.
+                correlation_id: what it answers or belongs to.
+                reply_to: the topic that answers go to, or the queue if it is a `shoal.types.QueueName`.
+                type: the application's name for this kind of message (JMSType).
+                persistent: a store keeps it: this waits until it is durable there, or in the outbox.
+                delivery_delay_s: durable subscriptions get it this many seconds later; others get it at once.
+                timestamp: when it was published, as `time.time()` says it, if that is not now.
+                connection: which of the program's own connections publishes it, where it tells several apart.
+                window: of a persistent message: do not wait for this one, but until all but `window` are
+                    durable. `flush` waits for the rest; why others were refused is raised by the next call.
+                timeout_s: how long to wait while members take no more, where `when_full` is `block`, or for
+                    the store; `None` is for ever.
+                retain: keep it as the topic's last value while this connection is open: subscribers with
+                    `retained=True` get it first. With `persistent`, a store keeps it beyond that. An empty
+                    body (`None`, `""`, `b""`) deletes the value.
+                trace: the trace and span that it is sent in, as `Message.trace` says it; a connection with
+                    `trace=True` gives its own.
 
-        Raises:
-            FullError: members take no more, and `when_full` is `error` or the time was over; or `retain`, and
-                this connection keeps 100,000 topics or 64 MiB.
-            NoStoreError: it is persistent, and the domain has no store; the error says how to start one.
-            StoreFullError: it is persistent, and the store takes no more; or `retain`, and the store retains
-                10,000 topics or 8 MiB.
-            StoreUnavailableError: the store did not answer in time; the message may be kept all the same.
-            ClosedError: the connection is closed.
-            InvalidTopicError: the topic is none.
-            MessageTooLongError: it is longer than `message_bytes_max`.
-        """
-        published: int | Receipt = self._connection.node.publish(
-            topic,
-            body,
-            properties=properties,
-            priority=priority,
-            ttl_s=ttl_s,
-            correlation_id=correlation_id,
-            reply_to=reply_to,
-            type=type,
-            persistent=persistent,
-            delivery_delay_s=delivery_delay_s,
-            timestamp=timestamp,
-            connection=connection,
-            window=window,
-            timeout_s=timeout_s,
-            retain=retain,
-            trace=trace,
-        )
-        return published
+            Returns:
+                Of a persistent message a `Receipt`: its identity, and whether a store has it. Of others the
+                number, counted per priority class; 0 if the message was dropped because `when_full` is
+                `drop`. `message_id` makes an identity of a number.
+
+            Raises:
+                FullError: members take no more, and `when_full` is `error` or the time was over; or
+                    `retain`, and this connection keeps 100,000 topics or 64 MiB.
+                NoStoreError: it is persistent, and the domain has no store; the error says how to start one.
+                StoreFullError: it is persistent, and the store takes no more; or `retain`, and the store
+                    retains 10,000 topics or 8 MiB.
+                StoreUnavailableError: the store did not answer in time; the message may be kept all the same.
+                ClosedError: the connection is closed.
+                InvalidTopicError: the topic is none.
+                MessageTooLongError: it is longer than `message_bytes_max`.
+            """
+            raise NotImplementedError
 
     @overload
     def subscribe(
@@ -486,7 +470,9 @@ class Bus(Handle):
             raise
         if callback is not None:
             self._call_back(source, callback, thread, concurrency)
-        return Subscription(source)
+        subscription = Subscription(source)
+        self._connection.readers.add(subscription)
+        return subscription
 
     def _subscribe_stored(
         self,
@@ -962,13 +948,13 @@ def _failed(
 
 
 def _abandon(
+    connection: Connection,
     threads: list[OwnThread | SharedThread | Listening],
-    channels: "list[StoreChannel]",
     watch: Watch | None,
     name: str,
 ) -> None:
     """The connection has no reference any more: end its callbacks, whose threads would keep it open."""
-    for channel in channels:
+    for channel in connection.channels:
         channel.stop()
     called = [thread for thread in threads if thread.thread.is_alive()]
     for thread in called:
@@ -977,3 +963,4 @@ def _abandon(
         watch.stop()
     if called:
         notices.UNCLOSED(what=f"{name} with callbacks").warn(ResourceWarning, stacklevel=2)
+    linger(connection)

@@ -76,8 +76,6 @@ class _Threads:
     def __init__(self, *arguments: Any) -> None:
         self._tracer = tracing.tracer()
         super().__init__(*arguments)
-        # The shortcut of a plain connection.
-        self.__dict__.pop("publish", None)
 
     def publish(self, topic: str, *arguments: Any, **options: Any) -> Any:
         with tracing.sending(self._tracer, topic) as context:
@@ -98,7 +96,6 @@ class _Tasks:
     def __init__(self, *arguments: Any) -> None:
         self._tracer = tracing.tracer()
         super().__init__(*arguments)
-        self.__dict__.pop("publish", None)
 
     async def publish(self, topic: str, *arguments: Any, **options: Any) -> Any:
         with tracing.sending(self._tracer, topic) as context:

@@ -45,7 +45,7 @@ class Undelivered:
     def _waiting(self) -> Iterator[str]:
         """What more time might have delivered."""
         if self.unsent_bytes:
-            yield f"{self.unsent_bytes} bytes were not sent"
+            yield f"{size(self.unsent_bytes)} were not sent"
         yield from (lacks(node, lacking) for node, lacking in self.lacking)
         yield from map(unconfirmed, self.unconfirmed)
         if self.unsettled:
@@ -54,7 +54,15 @@ class Undelivered:
 
 def lacks(member: int, lacking_bytes: int) -> str:
     """A member that has not acknowledged everything."""
-    return f"member {member} lacks about {lacking_bytes} bytes"
+    return f"member {member} lacks about {size(lacking_bytes)}"
+
+
+def size(count_bytes: int) -> str:
+    """A number of bytes, as people read it."""
+    for unit, worth in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
+        if count_bytes >= worth:
+            return f"{count_bytes / worth:.1f} {unit}"
+    return f"{count_bytes} bytes"
 
 
 def lost(members: Iterable[int]) -> str:

@@ -1,6 +1,7 @@
 """How a thread waits for a connection: in the system, for a descriptor, without the GIL."""
 
 import atexit
+import threading
 import time
 import weakref
 from dataclasses import replace
@@ -8,10 +9,12 @@ from typing import TypeVar
 
 from shoal import _core
 from shoal.bus.connection import Connection, closed_error
-from shoal.bus.operations import Operation, deliver
+from shoal.bus.operations import STALL_S, Operation, deliver
 from shoal.bus.readers import nobody
+from shoal.errors import ShoalError
 from shoal.signals import SIGNAL_S
 from shoal.system import Readable
+from shoal.threads import start
 
 T = TypeVar("T")
 
@@ -25,6 +28,30 @@ _open: "weakref.WeakSet[Connection]" = weakref.WeakSet()
 def close_at_exit(connection: Connection) -> None:
     """Close a connection at the latest when the interpreter exits."""
     _open.add(connection)
+
+
+def linger(connection: Connection) -> None:
+    """Close a connection that has no reference any more as `close` does, on a thread, if it has published.
+
+    If the program ends meanwhile, it is closed as one that is still open. A subscription that has a reference
+    keeps the node, which goes on delivering.
+    """
+    if connection.closed or connection.is_foreign or not connection.node.has_unconfirmed():
+        return
+    if all(reader.closed for reader in connection.readers):
+        start(threading.Thread(target=_linger, args=(connection,), name="shoal-linger", daemon=True))
+
+
+def _linger(connection: Connection) -> None:
+    try:
+        undelivered = run(connection, deliver(connection, None, STALL_S))
+    except (ShoalError, SystemExit):
+        # The program ends, which closed it meanwhile.
+        return
+    if not connection.closed:
+        connection.closed = True
+        connection.shut_down()
+        connection.say_undelivered(undelivered)
 
 
 def run(connection: Connection, operation: Operation[T]) -> T:

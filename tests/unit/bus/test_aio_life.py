@@ -232,3 +232,17 @@ def test_a_task_that_is_cancelled_while_a_store_opens_leaves_none_open(
     module = importlib.import_module("shoal.store.role")
     original = module.Log
     asyncio.run(asyncio.wait_for(main(), 60))
+
+
+def test_a_connection_that_is_awaited_is_open_until_it_is_closed(domain: str) -> None:
+    async def main() -> None:
+        bus = await shoal.aio.connect(domain)
+        subscription = bus.subscribe("a")
+        await bus.publish("a", 1)
+        assert (await subscription.receive(timeout_s=5)).body == 1  # type: ignore[union-attr]
+        assert await bus.close()
+        with shoal.listen("tcp://127.0.0.1:0") as listening:
+            async with await shoal.aio.connect(listening.links[0].url) as bus:
+                assert bus.members == [listening.node], "awaiting it connects, and entering it does not again"
+
+    asyncio.run(main())

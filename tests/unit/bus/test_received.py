@@ -41,6 +41,21 @@ def test_a_message_is_acknowledged_by_itself(bus: shoal.Bus, store: PlainStore) 
         assert again.body == "second", "the first one never comes again"
 
 
+def test_a_message_is_given_back_by_itself(bus: shoal.Bus, store: PlainStore) -> None:
+    queue = bus.queue("orders")
+    queue.send("first")
+    with queue.consume(ack="manual") as consumer:
+        first = consumer.receive(PATIENCE_S)
+        assert first is not None
+        first.release(delay_s=0.0)
+        again = consumer.receive(PATIENCE_S)
+        assert again is not None
+        assert (again.body, again.redelivered) == ("first", True)
+        again.ack()
+    with pytest.raises(ValueError, match="was not received"):
+        shoal.Message("a", 1).release()
+
+
 def test_what_cannot_be_acknowledged_says_why(bus: shoal.Bus, other: shoal.Bus) -> None:
     with bus.subscribe("a") as subscription:
         other.publish("a", 1)

@@ -385,6 +385,17 @@ impl Message {
         Message::receiver(slf)?.call_method("ack", (slf,), Some(&named))
     }
 
+    /// Gives it back.
+    #[pyo3(signature = (*, delay_s = None))]
+    fn release<'py>(
+        slf: &Bound<'py, Self>,
+        delay_s: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let named = PyDict::new(slf.py());
+        named.set_item("delay_s", delay_s)?;
+        Message::receiver(slf)?.call_method("release", (slf,), Some(&named))
+    }
+
     /// Answers it.
     #[pyo3(signature = (body = None, *, properties = None, more = None))]
     fn reply<'py>(

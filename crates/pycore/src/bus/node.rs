@@ -390,7 +390,7 @@ impl Node {
         caller = None, trace = None
     ))]
     #[allow(clippy::too_many_arguments, reason = "keywords in Python")]
-    fn publish<'py>(
+    pub(super) fn publish<'py>(
         &self,
         py: Python<'py>,
         topic: &Bound<'py, PyAny>,
