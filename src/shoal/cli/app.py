@@ -7,39 +7,48 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-#: Every command: its module in `shoal.cli`, which has an `app` or a function of its name, and what it does.
-COMMANDS = {
-    "demo": "See it work: a simulated network, real processes, a store, Spark.",
-    "pub": "Publish a message, or many.",
-    "sub": "Print messages as they come, until Ctrl-C.",
-    "request": "Publish a question and print the answer, or answers.",
-    "reply": "Answer questions, with a command or a template.",
-    "members": "Print who is there, and what they subscribe to.",
-    "queue": "See what waits in queues, send and receive.",
-    "daemon": "Run a node of its own: let programs connect, keep a store.",
-    "registry": "Run a directory: daemons find each other in it, and clients the best daemon.",
-    "console": "Run an operator's view of the domain for browsers; check its audit log.",
-    "host": "Make the key with which a console starts and stops daemons.",
-    "gateway": "Let STOMP clients, and browsers, take part.",
-    "nodes": "Print the nodes of the domain, as a table or a picture.",
-    "links": "Print the links between them, as a table or a picture.",
-    "store": "Run a store, or inspect one.",
-    "history": "Look at what a store recorded.",
-    "token": "Make and remove the tokens that a store's clients show.",
-    "access": "Show which principal may do what, by the access rules.",
-    "keys": "Make the key that all members of a domain share.",
-    "top": "Show what nodes, links and queues do now.",
-    "doctor": "Find what keeps messages from arriving: interface, multicast, firewall, domain.",
-    "tune": "Find the send delay that suits a network, as iBus's guide does.",
-    "profile": "Show named sets of options, and translate iBus's.",
-    "destination": "Show which options a topic has.",
-    "explain": "Print what the id of a log line or an error means.",
-    "norm": "Send and receive files and objects by NORM (RFC 5740).",
-    "selector": "Try message selectors.",
-    "pipeline": "Archive, replay, measure and audit recorded messages, on Spark.",
-    "capacity": "Fit the capacity model to measurements on Spark, and predict from it.",
-    "bench": "Measure Shoal, alone and beside its peers.",
+#: Commands by task, and what each does; its module in `shoal.cli` has an `app` or a function of its name.
+SECTIONS = {
+    "Messages": {
+        "pub": "Publish a message, or many.",
+        "sub": "Print messages as they come, until Ctrl-C.",
+        "request": "Publish a question and print the answer, or answers.",
+        "reply": "Answer questions, with a command or a template.",
+        "queue": "See what waits in queues, send and receive.",
+        "members": "Print who is there, and what they subscribe to.",
+    },
+    "Stores and history": {
+        "store": "Run a store, or inspect one.",
+        "history": "Look at what a store recorded.",
+        "pipeline": "Archive, replay, measure and audit recorded messages, on Spark.",
+        "token": "Make and remove the tokens that a store's clients show.",
+        "access": "Show which principal may do what, by the access rules.",
+    },
+    "Networks": {
+        "daemon": "Run a node of its own: let programs connect, keep a store.",
+        "nodes": "Print the nodes of the domain, as a table or a picture.",
+        "links": "Print the links between them, as a table or a picture.",
+        "registry": "Run a directory: daemons find each other in it, and clients the best daemon.",
+        "gateway": "Let STOMP clients, and browsers, take part.",
+        "console": "Run an operator's view of the domain for browsers; check its audit log.",
+        "host": "Make the key with which a console starts and stops daemons.",
+        "keys": "Make the key that all members of a domain share.",
+        "norm": "Send and receive files and objects by NORM (RFC 5740).",
+    },
+    "See, check and measure": {
+        "demo": "See it work: a simulated network, real processes, a store, Spark.",
+        "top": "Show what nodes, links and queues do now.",
+        "doctor": "Find what keeps messages from arriving: interface, multicast, firewall, domain.",
+        "explain": "Print what the id of a log line or an error means.",
+        "selector": "Try message selectors.",
+        "destination": "Show which options a topic has.",
+        "profile": "Show named sets of options, and translate iBus's.",
+        "tune": "Find the send delay that suits a network, as iBus's guide does.",
+        "capacity": "Fit the capacity model to measurements on Spark, and predict from it.",
+        "bench": "Measure Shoal, alone and beside its peers.",
+    },
 }
+COMMANDS = {name: text for commands in SECTIONS.values() for name, text in commands.items()}
 #: Commands of other distributions, found by the entry points of this group; and what to install for each.
 ENTRY_POINTS = "shoal.commands"
 ELSEWHERE = {"bench": "./bench"}
@@ -119,18 +128,21 @@ class Commands(Group):
         return _command(cmd_name, app)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """List the commands from the table."""
-        with formatter.section("Commands"):
-            formatter.write_dl(list(COMMANDS.items()))
+        """List the commands from the table, by task."""
+        for title, commands in SECTIONS.items():
+            with formatter.section(title):
+                formatter.write_dl(list(commands.items()), col_max=14)
 
 
 def _command(name: str, app: typer.Typer) -> Any:
     """A command with the same plain look as all others."""
+    from shoal.cli.look import dress
+
     app.rich_markup_mode = None
     app.info.cls = Group
     command = typer.main.get_command(app)
     command.name = name
-    return command
+    return dress(command)
 
 
 def _from_elsewhere(name: str) -> Any:
@@ -143,13 +155,13 @@ def _from_elsewhere(name: str) -> Any:
     missing = typer.Typer(add_completion=False)
     anything = {"ignore_unknown_options": True, "allow_extra_args": True}
 
-    @missing.command(name, context_settings=anything, help=COMMANDS[name])
+    advice = f"In a clone of Shoal's repository, run: pip install {ELSEWHERE[name]}"
+
+    @missing.command(
+        name, context_settings=anything, help=f"{COMMANDS[name]}\n\nIt is not installed. {advice}"
+    )
     def say_what_is_missing() -> None:
-        typer.echo(
-            f"shoal {name}: this command is not installed. In a clone of Shoal's repository, run: "
-            f"pip install {ELSEWHERE[name]}",
-            err=True,
-        )
+        typer.echo(f"shoal {name}: this command is not installed. {advice}", err=True)
         raise typer.Exit(2)
 
     return _command(name, missing)

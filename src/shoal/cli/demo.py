@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, DownloadColumn, TextColumn
 from rich.progress import Progress as Bars
 
@@ -93,7 +94,7 @@ def _run_transfer(console: Console) -> bool:
 
             gbit_s = demo_transfer.run(REAL_BYTES, watch)
     except ProcessFailedError as error:
-        console.print(f"  [red]failed:[/red] {error}", highlight=False)
+        console.print(f"  [red]failed:[/red] {escape(str(error))}", highlight=False)
         return False
     console.print(
         f"  {REAL_BYTES / 1e9:.1f} GB at {gbit_s:.1f} Gbit/s, [green]every byte compared[/green]",

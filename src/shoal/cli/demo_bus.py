@@ -8,6 +8,7 @@ import threading
 import time
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
 from rich.text import Text
 
@@ -52,7 +53,7 @@ def run(console: Console) -> bool:
             for watcher in watchers:
                 watcher.join(PATIENCE_S)
     except shoal.ShoalError as error:
-        console.print(f"  [red]failed:[/red] {error}", highlight=False)
+        console.print(f"  [red]failed:[/red] {escape(str(error))}", highlight=False)
         return False
     finally:
         for reader in readers:

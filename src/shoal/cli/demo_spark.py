@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 import shoal
@@ -38,10 +39,10 @@ def run(console: Console) -> bool:
         with _quiet_stderr():
             summaries = _summaries(console)
     except PySparkException as error:
-        console.print(f"  [red]failed:[/red] {sentence(error)}", highlight=False)
+        console.print(f"  [red]failed:[/red] {escape(sentence(error))}", highlight=False)
         return False
     except (shoal.ShoalError, OSError) as error:
-        console.print(f"  [red]failed:[/red] {error}", highlight=False)
+        console.print(f"  [red]failed:[/red] {escape(str(error))}", highlight=False)
         return False
     return _show(console, summaries)
 

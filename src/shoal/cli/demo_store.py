@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from rich.console import Console
+from rich.markup import escape
 
 import shoal
 
@@ -60,13 +61,16 @@ def run(console: Console) -> bool:
         with (
             tempfile.TemporaryDirectory(prefix="shoal-demo-") as place,
             StoreProcess(
-                Path(place) / "store", record="demo-nothing", domain=f"demo-{secrets.token_hex(4)}"
+                Path(place) / "store",
+                record="demo-nothing",
+                domain=f"demo-{secrets.token_hex(4)}",
+                flight=False,
             ) as store,
             console.status("  programs are killed"),
         ):
             return _kill_readers(console, store.domain, readers)
     except (shoal.ShoalError, OSError) as error:
-        console.print(f"  [red]failed:[/red] {error}", highlight=False)
+        console.print(f"  [red]failed:[/red] {escape(str(error))}", highlight=False)
         return False
     finally:
         for reader in readers:

@@ -2,6 +2,7 @@
 
 import logging
 import os
+import re
 from typing import Annotated
 
 import typer
@@ -9,6 +10,8 @@ import typer
 from shoal.cli.connection import WRONG_COMMAND
 from shoal.messages import catalogue, language
 
+#: What a line has in place of an argument.
+_PLACE = re.compile(r"\{(\w+)[^}]*\}")
 EPILOG = f"""{language.VARIABLE}=zh_TW prints log lines in Traditional Chinese. A line in another language
 is printed in English."""
 
@@ -24,7 +27,7 @@ def explain(
         raise typer.Exit(WRONG_COMMAND)
     typer.echo(f"{notice.id} {logging.getLevelName(notice.level).lower()}")
     line = catalogue.in_english(asked)
-    typer.echo(line or " ".join(filter(None, (notice.text, notice.advice))))
+    typer.echo(line or _PLACE.sub(r"<\1>", " ".join(filter(None, (notice.text, notice.advice)))))
     if os.environ.get(language.VARIABLE):
         both = (language.translated(notice.id, each) for each in (notice.text, notice.advice))
         typer.echo(" ".join(filter(None, both)))

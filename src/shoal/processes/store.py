@@ -14,6 +14,8 @@ from shoal.processes.children import ending_with_us
 
 #: A store is up within this time, also on a busy machine.
 PATIENCE_S = 60.0
+#: What `shoal store` prints when it answers.
+_READY = b"keeping queues and durable subscriptions"
 
 
 class StoreProcess:
@@ -25,6 +27,7 @@ class StoreProcess:
         record: patterns of what it records.
         options: further options of `shoal store`.
         within: a command that runs another, such as `prlimit --nofile=64`.
+        flight: whether it serves history, which needs pyarrow.
     """
 
     def __init__(
@@ -35,12 +38,14 @@ class StoreProcess:
         record: str = ">",
         options: tuple[str, ...] = (),
         within: tuple[str, ...] = (),
+        flight: bool = True,
     ) -> None:
         self.directory = directory
         self.domain = domain or f"store-{secrets.token_hex(4)}"
         self.record = record
         self.options = options
         self.within = within
+        self.flight = flight
         self._process: subprocess.Popen[bytes] | None = None
         self._port = 0
 
@@ -62,10 +67,12 @@ class StoreProcess:
         told.unlink(missing_ok=True)
         self.directory.parent.mkdir(parents=True, exist_ok=True)
         command = [*self.within, sys.executable, "-m", "shoal.cli", "store", "--data", str(self.directory)]
-        command += ["--record", self.record, "--flight", f"127.0.0.1:{self._port}"]
+        command += ["--record", self.record]
+        command += ["--flight", f"127.0.0.1:{self._port}"] if self.flight else []
         command += ["--domain", self.domain, "--interface", "lo", *self.options]
         log = self.directory.with_name(self.directory.name + ".log")
         with log.open("ab") as output:
+            earlier = output.tell()
             self._process = subprocess.Popen(
                 ending_with_us(command),
                 stdin=subprocess.DEVNULL,
@@ -74,11 +81,12 @@ class StoreProcess:
                 start_new_session=True,
             )
         deadline = time.monotonic() + PATIENCE_S
-        while not told.exists():
+        while not (told.exists() if self.flight else _READY in log.read_bytes()[earlier:]):
             if self._process.poll() is not None or time.monotonic() > deadline:
                 raise ProcessFailedError(f"the store did not start: {log.read_text()[-2000:]}")
             time.sleep(0.02)
-        self._port = int(json.loads(told.read_text())["flight"].rpartition(":")[2])
+        if self.flight:
+            self._port = int(json.loads(told.read_text())["flight"].rpartition(":")[2])
 
     def kill(self) -> None:
         """End it as a power cut would."""

@@ -5,6 +5,7 @@ import random
 import sys
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn
 
 from shoal.testing.checkers import CheckError, check_all, complete, numbered
@@ -71,7 +72,7 @@ def main() -> int:
         history = simulate(seed, console).history()
         check_all(history, complete(*(node for node in history.nodes if node != 1)))
     except CheckError as error:
-        console.print(f"  [red]failed:[/red] {error}", highlight=False)
+        console.print(f"  [red]failed:[/red] {escape(str(error))}", highlight=False)
         return 1
     except KeyboardInterrupt:
         return 130

@@ -13,7 +13,7 @@ run = CliRunner()
 def test_an_id_is_explained_wherever_it_stands(asked: str) -> None:
     ran = run.invoke(app, ["explain", asked])
     assert ran.exit_code == 0
-    assert ran.stdout.startswith("SHOAL-2107 warning\nMember {node} ")
+    assert ran.stdout.startswith("SHOAL-2107 warning\nMember <node> ")
     assert "slow_after_s" in ran.stdout
 
 

@@ -1,10 +1,14 @@
 """What `shoal` says before it does anything."""
 
+import re
 import resource
 import subprocess
 import sys
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
+import typer
 from typer.testing import CliRunner
 
 from shoal.cli.app import COMMANDS, app
@@ -63,7 +67,7 @@ def test_every_command_can_be_imported_and_helps(name: str) -> None:
         ("subscribe", "Did you mean 'sub'?"),
         ("publish", "Did you mean 'pub'?"),
         ("pbu", "Did you mean 'pub'?"),
-        ("sing", "Commands: demo, pub, sub"),
+        ("sing", "Commands: pub, sub, request"),
     ],
 )
 def test_an_unknown_command_is_refused_with_one_that_was_probably_meant(typed: str, advice: str) -> None:
@@ -96,3 +100,28 @@ def test_commands_of_a_group_are_described_by_a_whole_sentence(group: str) -> No
 def test_help_has_the_same_plain_look_at_every_level() -> None:
     for command in ([], ["queue"], ["queue", "send"], ["bench", "norm"], ["norm", "send"], ["pub"]):
         assert "\nOptions:\n" in RUNNER.invoke(app, [*command, "--help"]).stdout
+
+
+def every_command(command: Any, *path: str) -> Iterator[tuple[str, ...]]:
+    """A command and all below it."""
+    yield path
+    names = COMMANDS if not path else getattr(command, "commands", ())
+    for name in names:
+        below = command.get_command(None, name)
+        yield from every_command(below, *path, name)
+
+
+@pytest.mark.parametrize("path", [*every_command(typer.main.get_command(app))], ids=" ".join)
+def test_help_names_values_and_wraps_no_example(path: tuple[str, ...]) -> None:
+    shown = RUNNER.invoke(app, [*path, "--help"], terminal_width=80).stdout
+    assert not re.search(r"<(str|int|float|path|list)\b", shown), "a type of Python is no name for a value"
+    assert ("--install-completion" in shown) == (not path)
+    examples = shown.partition("Examples:")[2]
+    for line in examples.splitlines():
+        assert not line.strip() or re.match(r"    (# |\S+ .*shoal |shoal|kill -HUP |pip )", line), line
+
+
+def test_commands_are_listed_by_task() -> None:
+    shown = RUNNER.invoke(app, ["--help"]).stdout
+    places = [shown.index(f"\n{title}:\n") for title in ("Messages", "Stores and history", "Networks")]
+    assert places == sorted(places)
