@@ -40,6 +40,9 @@ _LOCAL = {
     "spark.ui.enabled": "false",
 }
 
+#: What keeps the formats of a session.
+_FORMATS_LOGGER = "org.apache.spark.sql.execution.datasources.DataSourceManager"
+
 
 def session(
     name: str = "shoal",
@@ -97,10 +100,21 @@ def _enter(spark: "SparkSession") -> None:
     A sink's format is looked up in the session of the calling thread, and Spark gives one only to the thread
     that made the session.
     """
+    # One of Spark Connect has none: its server looks formats up.
+    local = hasattr(spark, "_jsparkSession")
+    if local:
+        _expect_twice(spark)
     register(spark)
-    if hasattr(spark, "_jsparkSession"):  # one of Spark Connect has none: its server looks formats up
+    if local:
         assert spark._jvm is not None
         spark._jvm.SparkSession.setActiveSession(spark._jsparkSession)
+
+
+def _expect_twice(spark: "SparkSession") -> None:
+    """Have Spark log no warning that the format, which Spark found by itself, is registered once more."""
+    assert spark._jvm is not None
+    log4j = spark._jvm.org.apache.logging.log4j
+    log4j.core.config.Configurator.setLevel(_FORMATS_LOGGER, log4j.Level.ERROR)
 
 
 def register(spark: "SparkSession") -> None:

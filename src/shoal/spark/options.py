@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from difflib import get_close_matches
 from typing import TypeVar
 
 from shoal.bus.store_protocol import queue_topic
@@ -323,9 +324,9 @@ class _Options:
                     "format shoal takes no path: leave it out of load() or save(), and name the store with "
                     "option store"
                 )
-            raise ConfigError(
-                f"format shoal has no option {name} when it {does}; it takes: {', '.join(sorted(known))}"
-            )
+            close = get_close_matches(name, known, n=1, cutoff=0.75)
+            advice = f"did you mean {close[0]}?" if close else f"it takes: {', '.join(sorted(known))}"
+            raise ConfigError(f"format shoal has no option {name} when it {does}; {advice}")
 
     def get(self, name: str, parse: Callable[[str, str], Value]) -> Value | None:
         text = self._given.get(name.lower())

@@ -39,6 +39,7 @@ def test_the_store_is_taken_from_the_environment_if_no_option_names_it(monkeypat
         ({}, "exactly one of the options subscribe"),
         ({"subscribe": "a", "subscribePattern": "b"}, "exactly one of the options subscribe"),
         ({"subscribe": "a", "colour": "red"}, "no option colour when it reads; it takes: bodySchema"),
+        ({"subscrib": "a"}, "no option subscrib when it reads; did you mean subscribe?"),
         ({"subscribe": "a", "path": "/x"}, "takes no path"),
         ({"subscribe": "a//b"}, "option subscribe: 'a//b' is no pattern of topics, because of the level ''"),
         ({"subscribe": "a/>/b"}, "because of the level '>'"),

@@ -172,14 +172,16 @@ def summarise(counted: "DataFrame") -> "DataFrame":
     def percentile(part: float) -> "Column":
         reached = f.col("up_to") >= f.col("of") * part
         step = f.min(f.when(reached & f.col("step").isNotNull(), f.col("step")))
-        return f.pow(f.lit(2.0), (step + 0.5) / STEPS) / 1000
+        # A step's middle may lie beyond the slowest message of all.
+        return f.least(f.pow(f.lit(2.0), (step + 0.5) / STEPS) / 1000, slowest)
 
+    slowest = f.max("slowest_us") / 1000
     return marked.groupBy(*group).agg(
         f.sum("messages").alias("messages"),
         f.sum("bytes").alias("bytes"),
         percentile(0.5).alias("delay_p50_ms"),
         percentile(0.99).alias("delay_p99_ms"),
-        (f.max("slowest_us") / 1000).alias("delay_max_ms"),
+        slowest.alias("delay_max_ms"),
         f.collect_set("chain").alias("chains"),
     )
 
