@@ -14,6 +14,7 @@ import itertools
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from math import isnan
 from typing import Any
 
 from shoal.processes.worker import Worker
@@ -76,7 +77,9 @@ class Measured:
             "share_of_core": self.share,
             "softirq_share": self._softirq_share(),
         }
-        return Reading(figures=figures, why=self.why, samples=tuple(self._bodies()))
+        # A cell that is too short has no cost.
+        told = {name: None if value is None or isnan(value) else value for name, value in figures.items()}
+        return Reading(figures=told, why=self.why, samples=tuple(self._bodies()))
 
     def _softirq_share(self) -> float | None:
         """The share of the node's core that went to packets. Loopback charges some of it to the sender's."""

@@ -72,6 +72,12 @@ def test_samples_become_seconds_without_the_ends() -> None:
     assert measured.overall_msg_s == pytest.approx(400)
 
 
+def test_a_cell_without_seconds_has_no_cost() -> None:
+    reading = Measured(Cell(experiment="e", name="c"), "routed", (), 1.0, "too short").reading()
+    assert (reading.figures["overall_msg_s"], reading.figures["processing_us"]) == (None, None)
+    assert (reading.why, reading.samples) == ("too short", ())
+
+
 def test_a_rig_needs_a_duration() -> None:
     with pytest.raises(ValueError, match="seconds must be more than 0"):
         Rig(seconds=0)
