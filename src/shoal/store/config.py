@@ -12,6 +12,7 @@ from shoal._core import match_topics
 from shoal.bus.options import QueueOptions
 from shoal.bus.persistent import check_queue_name
 from shoal.bus.queues import declaration
+from shoal.bus.store_protocol import queue_name
 from shoal.config.checks import Checked, unknown_option
 from shoal.errors import ConfigError
 
@@ -136,6 +137,9 @@ class StoreConfig(Checked):
         )
         # Raises what is wrong with a pattern.
         match_topics(list(self.patterns), [])
+        for pattern in self.patterns:
+            if (queue := queue_name(pattern)) is not None:
+                raise ConfigError(f"patterns has {pattern!r}: a store keeps a queue by its name, {queue!r}")
         if self.listen is not None and self.listen != "off":
             self.listen_address()
         self.check("tokens", self.tokens is None or isinstance(self.tokens, Path), "a file, or None")

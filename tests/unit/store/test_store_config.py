@@ -35,6 +35,7 @@ def test_sizes_are_written_with_a_unit(text: str, size: int) -> None:
         ({"record": [{"pattern": "a", "kep": "1d"}]}, "unknown option 'kep' in record: did you mean 'keep'"),
         ({"record": [{"keep": "1d"}]}, "which names no pattern"),
         ({"record": ["a", "a"]}, "and must be patterns that differ"),
+        ({"patterns": ["a", "_queue/jobs"]}, "a store keeps a queue by its name, 'jobs'"),
         ({"flight": "here"}, "flight is 'here', and must be HOST:PORT"),
         ({"warn_free_bytes": 1}, "warn_free_bytes is 1, and must be at least"),
     ],
