@@ -174,7 +174,7 @@ def _publishers(cells: Cells) -> Iterator[Line]:
 
 def _subscribers(cells: Cells) -> Iterator[Line]:
     own = list(_contestant(cells, "routed", "overall_msg_s").values())
-    if own:
+    if len(own) > 1:
         most, best = max(own, key=lambda cell: cell["x"]), max(own, key=lambda cell: cell["overall_msg_s"])
         share = most["overall_msg_s"] / best["overall_msg_s"]
         yield f"{most['x']:g} subscribers over the best", share, 0.8, [most, best]
@@ -211,7 +211,8 @@ def _select(cells: Cells) -> Iterator[Line]:
     for x in {cell["x"] for cell in own}:
         same = [cell for cell in own if cell["x"] == x]
         rates = [cell["overall_msg_s"] for cell in same]
-        ratios.append((min(rates) / max(rates), same))
+        if len(same) > 1:
+            ratios.append((min(rates) / max(rates), same))
     yield from _least("worst of topics, correlation and property over the best", ratios, 0.75)
     yield from _beside_artemis(cells)
 

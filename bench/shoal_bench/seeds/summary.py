@@ -24,8 +24,8 @@ def page(results: Sequence[tuple[str, Mapping[str, Any]]], capacity: Mapping[str
         "# Results",
         f"`scripts/results` made this page on {os.cpu_count()} cores ({platform.machine()}): a quick run of "
         "the [published experiments](../how-to/repeat-published-experiments.md), one short run of each cell.",
-        f"It took {minutes:.0f} minutes. Of {cells} cells, {invalid} broke a rule of the study: their "
-        "figures are shown and marked.",
+        f"It took {minutes:.0f} minutes. Of {cells} cells, {invalid} do not count: their figures are "
+        "shown with the rule that they broke.",
         *(f"- [{name}: figures and pictures]({name}.html)" for name, _ in results),
     ]
     if any(before := [result["busy_before"] for _, result in results]):
