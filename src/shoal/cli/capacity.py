@@ -214,6 +214,9 @@ def predict(
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Predict what a node can carry, and how long messages wait; status 1 where it cannot."""
+    if load >= 1:
+        typer.echo(f"shoal capacity predict: at load {load:g} the queue grows without end.", err=True)
+        raise typer.Exit(1)
     with told_plainly("capacity predict", needs_spark=False):
         chosen = Model.from_json(model.read_text(encoding="utf-8"))
         work = Workload(filters=filters, replication=replication, size=size)

@@ -1,10 +1,14 @@
 """Waiting times against known results: M/M/1's and M/D/1's means, and an exact sum by FFT."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
-from shoal.capacity import Replication, Waiting
+from shoal.capacity import Model, Replication, Waiting
 from shoal.capacity.waiting import gamma_share
+from shoal.cli.app import app
 
 
 def test_the_mean_of_fixed_service_times_is_pollaczeks() -> None:
@@ -79,3 +83,15 @@ def test_the_gamma_function_is_right_at_known_points() -> None:
     assert gamma_share(0.5, 0.5) == pytest.approx(0.6826894921370859, rel=1e-10)
     assert gamma_share(30.0, 40.0) == pytest.approx(0.9567692, rel=1e-3)
     assert gamma_share(3.0, 0.0) == 0.0
+
+
+def test_a_prediction_at_full_load_ends_with_status_1(tmp_path: Path) -> None:
+    model = tmp_path / "m.json"
+    model.write_text(Model(form="filters", coefficients=(1e-6, 1e-8, 1e-7)).to_json())
+    words = ["capacity", "predict", "--model", str(model), "--filters", "10", "--load"]
+    done = CliRunner().invoke(app, [*words, "1"])
+    assert (done.exit_code, done.output) == (
+        1,
+        "shoal capacity predict: at load 1 the queue grows without end.\n",
+    )
+    assert CliRunner().invoke(app, [*words, "0.9"]).exit_code == 0
