@@ -78,6 +78,9 @@ def test_a_public_thing_and_its_members_have_docstrings(thing: Any) -> None:
     for name, member in [item for each in own for item in vars(each).items()]:
         if name.startswith("_") or name in fields or not (callable(member) or hasattr(member, "__get__")):
             continue
+        if not hasattr(thing, name):
+            # A name of another system, whose error says what to write instead.
+            continue
         assert inspect.getdoc(getattr(thing, name)) or inspect.getdoc(member), f"{thing.__name__}.{name}"
 
 

@@ -18,6 +18,7 @@ ENGINE_USERS = {
     "shoal_bench/history_sides.py",
     "shoal_bench/locate_sides.py",
     "shoal_bench/selectors.py",
+    "shoal_bench/seeds/sides.py",
     "shoal_bench/sharing_sides.py",
 }
 
