@@ -28,6 +28,8 @@ use crate::hub::LinkId;
 const NODES_MAX: usize = 4096;
 /// Neighbours that a node says, or is believed, to hear, on all its links together; of more, nobody is told.
 const NEIGHBOURS_MAX: usize = 1024;
+/// False states of itself that a node contradicts: two nodes that have one id, as after a copy of a machine, must not do so for ever.
+const CONTRADICTIONS_MAX: u32 = 1024;
 /// Which of its links a node without a tree of its own prefers: shared ones, then what the step costs, what the way behind it
 /// costs, and who is there.
 type LinkOrder = (bool, u64, u64, u64);
@@ -82,6 +84,8 @@ pub struct Map {
     /// Others.
     nodes: BTreeMap<u64, Known>,
     version: u64,
+    /// How often we contradicted a false state of ourselves.
+    contradictions: u32,
     /// Our own programs want something.
     is_reader: bool,
     /// We have several links, or had: others know of them, and have to hear that they are gone.
@@ -100,6 +104,7 @@ impl Map {
             links: BTreeMap::new(),
             nodes: BTreeMap::new(),
             version: 0,
+            contradictions: 0,
             is_reader: false,
             had_several: false,
             shifts: 0,
@@ -301,12 +306,15 @@ impl Map {
 
     /// What somebody says of itself, or of another one. `Some` if it is new: whether what we say of ourselves changed, too.
     pub fn handle(&mut self, state: LinkState) -> Option<bool> {
+        if state.publisher == self.own {
+            return self.contradict(&state).then_some(true);
+        }
         let LinkState { domain, publisher, version, is_router, serves, mut links } = state;
         bound(&mut links);
         links.retain(is_worth_telling);
         let is_old = self.nodes.get(&publisher).is_some_and(|known| known.version >= version);
         let is_strange = !self.nodes.contains_key(&publisher) && self.nodes.len() >= NODES_MAX;
-        if domain != self.domain || publisher == self.own || is_old || is_strange {
+        if domain != self.domain || is_old || is_strange {
             return None;
         }
         let known = Known { version, is_router, serves, links };
@@ -317,6 +325,20 @@ impl Map {
             map.forget_unreachable();
         });
         Some(changed)
+    }
+
+    /// A state of ourselves that we did not announce, and that others take for newer than ours: we announce ours under a higher
+    /// version. True if so.
+    fn contradict(&mut self, state: &LinkState) -> bool {
+        let is_newer = state.version > self.version;
+        let is_false = is_newer || (state.version == self.version && *state != self.told_state());
+        if !is_false || state.domain != self.domain || self.contradictions == CONTRADICTIONS_MAX {
+            return false;
+        }
+        let Some(higher) = state.version.checked_add(1) else { return false };
+        self.version = higher;
+        self.contradictions += 1;
+        true
     }
 
     /// Nodes that nobody says to hear any more are forgotten: they have gone, and come back under another id.
@@ -353,19 +375,25 @@ impl Map {
 
     /// Who is next to whom among routers, over which kind of link, and what that costs.
     fn steps(all: &BTreeMap<u64, (bool, Vec<Reach>)>) -> BTreeMap<u64, BTreeMap<(bool, u64), u64>> {
-        // What the other end says that it costs, if it hears us on such a link at all.
-        let hears = |from: u64, is_shared: bool, to: u64| {
-            let (_, links) = all.get(&from)?;
-            let to = links.iter().filter(|link| link.is_shared == is_shared && link.neighbours.contains(&to));
-            to.map(|link| link.cost).min_by_key(|&cost| cost_of(is_shared, cost, None))
-        };
+        // What each end says that a step costs: by its own node, the kind of link, and the neighbour.
+        let mut said: BTreeMap<(u64, bool, u64), Option<NonZeroU32>> = BTreeMap::new();
+        for (&from, (_, links)) in all {
+            for link in links {
+                let usual = |cost: Option<NonZeroU32>| cost_of(link.is_shared, cost, None);
+                for &to in &link.neighbours {
+                    let known = said.entry((from, link.is_shared, to)).or_insert(link.cost);
+                    *known = std::cmp::min_by_key(*known, link.cost, |&cost| usual(cost));
+                }
+            }
+        }
         let mut steps: BTreeMap<u64, BTreeMap<(bool, u64), u64>> = BTreeMap::new();
         for (&node, (_, links)) in all.iter().filter(|(_, (is_router, _))| *is_router) {
             let next = steps.entry(node).or_default();
             for link in links {
                 for &other in &link.neighbours {
                     let is_router = all.get(&other).is_some_and(|(is_router, _)| *is_router);
-                    if let Some(theirs) = hears(other, link.is_shared, node).filter(|_| is_router) {
+                    let theirs = said.get(&(other, link.is_shared, node)).filter(|_| is_router);
+                    if let Some(&theirs) = theirs {
                         let cost = cost_of(link.is_shared, link.cost, theirs);
                         let known = next.entry((link.is_shared, other)).or_insert(cost);
                         *known = cost.min(*known);

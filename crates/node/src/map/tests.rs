@@ -362,3 +362,36 @@ fn neighbours_that_a_node_claims_are_bounded() {
     assert_eq!(found.iter().map(|(node, ..)| *node).collect::<Vec<_>>(), [10, 5]);
     assert_eq!(found[0].2.iter().map(|link| link.neighbours.len()).sum::<usize>(), NEIGHBOURS_MAX);
 }
+
+#[test]
+fn a_false_state_of_a_router_is_contradicted_by_that_router() {
+    let mut world = World::new(3, |_| true);
+    world.wire(&[0, 1], false);
+    world.wire(&[1, 2], false);
+    world.settle();
+    let forged = |version| LinkState {
+        domain: 7,
+        publisher: 2,
+        version,
+        is_router: true,
+        serves: false,
+        links: Vec::new(),
+    };
+    let before = world.maps[1].version;
+    world.maps[0].handle(forged(before + 100)).unwrap();
+    assert!(world.maps[0].nodes[&2].links.is_empty());
+    world.settle();
+    assert!(world.maps[1].version > before + 100);
+    for map in &world.maps {
+        assert_eq!(map.network().iter().find(|(node, ..)| *node == 2).unwrap().2.len(), 2);
+        assert!(map.resting().is_empty());
+    }
+    let own = world.maps[1].told_state();
+    assert_eq!(world.maps[1].handle(own), None, "an echo is no false state");
+    assert_eq!(world.maps[1].handle(forged(0)), None, "nobody takes an old state for newer");
+    let contradicted = (1..).find(|_| {
+        let version = world.maps[1].version + 1;
+        world.maps[1].handle(forged(version)).is_none()
+    });
+    assert_eq!(contradicted, Some(CONTRADICTIONS_MAX), "two nodes of one id do not shout for ever");
+}
