@@ -30,8 +30,7 @@ impl Hub {
         wanted.asked.set_resting(id, is_late);
         let version = AtomicU64::new(wanted.asked.version(id));
         drop(wanted);
-        let (lagging, is_leaf) = <(AtomicBool, AtomicBool)>::default();
-        let (interest, announced) = <(AtomicU64, AtomicU64)>::default();
+        let (lagging, is_fresh, is_leaf) = <(AtomicBool, AtomicBool, AtomicBool)>::default();
         let (rests, is_to_rest) = (AtomicBool::new(is_late), AtomicBool::new(is_late));
         let name = name.to_owned();
         let has_news = AtomicBool::new(false);
@@ -45,8 +44,7 @@ impl Hub {
             lagging,
             rests,
             is_to_rest,
-            interest,
-            announced,
+            is_fresh,
             is_leaf,
             arrivals,
             has_news,
@@ -71,7 +69,7 @@ impl Hub {
         lock(&self.gone).iter_mut().zip(came).for_each(|(sum, load)| *sum += load);
         self.chains.shut(link);
         lock(&self.owed).forget(link);
-        lock(&self.accept).leave(link);
+        lock(&self.origins).set_aside(link, None);
         let mut wanted = lock(&self.wanted);
         wanted.asked.shut(link);
         wanted.behind.retain(|(behind, ..), _| *behind != link);

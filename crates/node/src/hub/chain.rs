@@ -11,15 +11,15 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use shoal_norm::{NodeId, Time};
-use shoal_wire::{Answered, Loser, frame};
+use shoal_wire::{Loser, frame};
 
 mod publishing;
 
 pub(super) use self::publishing::Publishing;
-use super::accept::Key;
 use super::kept::{Keep, Kept};
 use super::link::{Link, Ring};
-use super::outlet::{Answer, Outlet};
+use super::origins::Key;
+use super::outlet::Outlet;
 use super::passing::{Chain, Item, Outbound, PassedOn};
 use super::send_error::SendError;
 use super::wake::Wake;
@@ -65,35 +65,11 @@ pub(super) struct State {
     refused: bool,
     /// Somebody was sent away for want of room since then, and may come back.
     sent_away: bool,
-    /// What requests are answered from, and the number of ours with which it began; 0 if it did not.
+    /// What may have to be said again.
     kept: Keep,
-    kept_from: u64,
     /// What was published here, and what went to links that are closed.
     here: Load,
     gone: Load,
-}
-
-/// A request for what a node lacks of a chain.
-#[derive(Copy, Clone, Debug)]
-pub(super) struct Request {
-    pub key: Key,
-    /// From this number on; 0 if what came since then is asked for.
-    pub first: u64,
-    pub since: Time,
-    /// Who asks; none if we answer for want of more.
-    pub answered: Option<Answered>,
-}
-
-/// Whether a request is answered.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub(super) enum Serve {
-    /// From the ring, which has everything.
-    Whole,
-    /// From the ring; what it lacks is lost.
-    Rest,
-    /// As soon as it comes from upstream.
-    Later,
-    Not,
 }
 
 /// What is passed on waits once so many bytes wait for a link. It is taken in small pieces, so that whoever sends it sees a router
@@ -132,7 +108,6 @@ impl Chains {
                 refused: false,
                 sent_away: false,
                 kept: Keep::default(),
-                kept_from: 0,
                 here: Load::default(),
                 gone: Load::default(),
             })
@@ -352,8 +327,8 @@ impl Chains {
                                 done.note(link);
                             }
                         } else {
-                            let is_new = outlet.pass(now, own, chain, (number, timestamp_us), record);
-                            passed += u64::from(is_new);
+                            outlet.pass(now, own, chain, (number, timestamp_us), record);
+                            passed += 1;
                             done.note(link);
                         }
                     }
@@ -521,98 +496,33 @@ impl Chains {
         !self.keeps.swap(true, Ordering::SeqCst)
     }
 
-    /// Nothing is published or forwarded while `change` activates a link, or adds to what is wanted there.
-    pub(super) fn hold_still(&self, change: impl FnOnce()) {
-        let states: Vec<MutexGuard<'_, State>> =
-            (1..self.chains.len()).map(|chain| self.lock(chain)).collect();
-        change();
-        drop(states);
-    }
-
-    /// Answers a request of a node behind a link from the ring; `wanted` says which messages are for those behind it. `known` is the
-    /// number that a chain of others begins with here and the one behind the last; `serve` says whether everything is
-    /// here from a number on, if the ring forgot those up to another. Where it has not, the answer is only begun. Returns the number that it begins with, unless it is complete.
-    pub(super) fn replay(
+    /// Nothing is published or forwarded while `change` activates a link, or adds to what is wanted there. The link gets first what is
+    /// replayed: those messages of the last time that are `wanted`. Returns whether there are any. Once [`REPLAYED_BYTES_MAX`] wait in a
+    /// lane for all links together, a message is not replayed but reported there as lost; a reader that has it discards the report.
+    pub(super) fn repeat(
         &self,
         now: Time,
         (link, publisher): (LinkId, u64),
-        request: &Request,
-        known: Option<(u64, u64)>,
-        serve: impl FnOnce(u64, u64) -> Serve,
+        change: impl FnOnce(),
         mut wanted: impl FnMut(&Kept<'_>) -> bool,
-    ) -> Option<u64> {
-        let (key, lane) = (request.key, request.key.1 as usize);
-        if !(1..self.chains.len()).contains(&lane) {
-            return None;
-        }
-        let mut state = self.lock(lane);
-        let State { outlets, kept, stamp, last, kept_from, .. } = &mut *state;
-        let waiting: usize = outlets.iter().flatten().map(|outlet| outlet.bytes.len()).sum();
-        let room = REPLAYED_BYTES_MAX.saturating_sub(waiting);
-        let outlet = outlets.get_mut(link).and_then(Option::as_mut)?;
-        let (begins, high) =
-            known.unwrap_or((if *kept_from == 0 { *last + 1 } else { *kept_from }, *last + 1));
-        let mut forgotten = kept.forgotten(key).map_or(0, |(number, _)| number);
-        let first = match request.first {
-            0 => {
-                let first = kept.first_since(key, request.since).unwrap_or(begins);
-                forgotten = if kept.forgotten(key).is_some_and(|(_, at)| at >= request.since) {
-                    forgotten
-                } else {
-                    0
-                };
-                if forgotten > 0 { first.min(forgotten) } else { first }
-            }
-            first => first,
-        };
-        let is_own = known.is_none();
-        if is_own && request.first > 0 {
-            forgotten = forgotten.max(begins - 1);
-        }
-        let mut messages = kept.of(key, first);
-        let last_kept = messages.last().map_or(0, |kept| kept.number + kept.lost.max(1));
-        let end = high.max(last_kept).max(outlet.passed_next(key)).max(first);
-        let served = if is_own { Serve::Whole } else { serve(first, forgotten) };
-        messages.retain(|kept| kept.lost > 0 || wanted(kept));
-        let hops = messages.iter().map(|kept| kept.chain.hops).max();
-        let chain = Chain {
-            publisher: key.0,
-            chain: key.1,
-            hops: hops.unwrap_or(u8::from(!is_own)),
-            clock: messages.last().and_then(|kept| kept.chain.clock),
-            again: None,
-        };
-        let answer = Answer {
-            chain,
-            publisher,
-            first,
-            end,
-            forgotten,
-            is_whole: served != Serve::Rest,
-            is_by_age: request.first == 0,
-            answered: request.answered,
-        };
-        let own = (lane as u32, *stamp);
-        match served {
-            Serve::Not => None,
-            Serve::Later => {
-                outlet.begin_answer((now, own.0, own.1), &answer);
-                Some(first)
-            }
-            Serve::Whole | Serve::Rest => {
-                outlet.replay(now, own, &answer, &messages, room);
-                None
+    ) -> bool {
+        let mut states: Vec<MutexGuard<'_, State>> =
+            (1..self.chains.len()).map(|chain| self.lock(chain)).collect();
+        change();
+        let mut has_any = false;
+        for (lane, state) in states.iter_mut().enumerate() {
+            let State { outlets, kept, stamp, .. } = &mut **state;
+            let waiting: usize = outlets.iter().flatten().map(|outlet| outlet.bytes.len()).sum();
+            let room = REPLAYED_BYTES_MAX.saturating_sub(waiting);
+            if let Some(outlet) = outlets.get_mut(link).and_then(Option::as_mut) {
+                let appended = outlet.appended;
+                // What was lost may have been for anybody.
+                let messages = kept.recent(now).filter(|kept| kept.lost > 0 || wanted(kept));
+                outlet.repeat(now, (lane as u32 + 1, *stamp), publisher, messages, room);
+                has_any |= outlet.appended > appended;
             }
         }
-    }
-
-    /// Says in the lanes of a link that a node is not counted on there any more.
-    pub(super) fn forget_member(&self, link: LinkId, node: NodeId) {
-        for chain in 1..self.chains.len() {
-            if let Some(outlet) = self.lock(chain).outlets.get_mut(link).and_then(Option::as_mut) {
-                outlet.forget(node);
-            }
-        }
+        has_any
     }
 
     /// Tells those behind a link that nothing more comes this way for now.

@@ -62,9 +62,8 @@ pub struct Link {
     /// It is not used, because another one leads to the same nodes; and whether that is to stay so.
     pub(super) rests: AtomicBool,
     pub(super) is_to_rest: AtomicBool,
-    /// The version of who wants what when something changed behind it last, and up to which our own interest was announced there.
-    pub(super) interest: AtomicU64,
-    pub(super) announced: AtomicU64,
+    /// It was taken up a short time ago: what is asked for there may have been on a way that broke.
+    pub(super) is_fresh: AtomicBool,
     /// One node is there, and no router, which says what it wants before what it publishes.
     pub(super) is_leaf: AtomicBool,
     /// What came over it, lane by lane.
@@ -82,11 +81,6 @@ impl Link {
     /// Whether several nodes are on it, and each of them hears all others.
     pub(super) fn is_shared(&self) -> bool {
         self.name == "norm"
-    }
-
-    /// Whether neighbours on it answer requests for what is missing.
-    pub(super) fn asks(&self) -> bool {
-        self.remote && self.name != "udp"
     }
 
     /// Whether an answer goes there, though nobody there is known to want it: he may have asked a moment ago.

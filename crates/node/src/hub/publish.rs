@@ -412,7 +412,7 @@ mod tests {
         let held = lock(&hub.owed);
         let activation = std::thread::spawn({
             let (hub, link) = (hub.clone(), link.clone());
-            move || hub.take_up(Time::ZERO, &link, false)
+            move || hub.take_up(Time::ZERO, &link)
         });
         while link.is_resting() {
             std::thread::yield_now();
