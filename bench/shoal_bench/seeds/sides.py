@@ -111,19 +111,21 @@ def publishers(options: dict[str, Any], report: Report) -> Mapping[str, Any]:
             if not bus.wait_for_subscribers(topic, wanting, READY_S):
                 raise ExperimentError(f"fewer than {wanting} receivers of {topic} came within {READY_S:g} s")
         senders = [_Sender(bus, cell) for bus in buses]
+        for sender in senders:
+            sender.warm_up()
+        for bus in buses:
+            bus.flush(READY_S)
         report(1)
         wait_told(CELL_S)
         used, began, samples = CpuClock(), time.monotonic(), []
-        stop = began + options["seconds"]
-        for sender in senders:
-            sender.begin(options["seconds"])
-        while (now := time.monotonic()) < stop:
+
+        def sample() -> None:
             sent = sum(sender.sent for sender in senders)
             core = None if options["core"] is None else Core.read(options["core"])
             stats = [bus.stats() for bus in buses]
             samples.append(
                 {
-                    "at_s": now - began,
+                    "at_s": time.monotonic() - began,
                     "received": sent,
                     "dispatched": sent,
                     "evaluated": sum(each["filters_evaluated"] for each in stats),
@@ -133,8 +135,16 @@ def publishers(options: dict[str, Any], report: Report) -> Mapping[str, Any]:
                     "softirq_s": 0.0 if core is None else core.softirq / TICKS,
                 }
             )
+
+        stop = began + options["seconds"]
+        for sender in senders:
+            sender.begin(options["seconds"])
+        while time.monotonic() < stop:
+            sample()
             time.sleep(max(0.0, began + len(samples) * options["every_s"] - time.monotonic()))
         sent = sum(sender.end() for sender in senders)
+        # The publishers may have left this thread no time before.
+        sample()
         for bus in buses:
             bus.flush(READY_S)
     return {"samples": samples, "sent": sent}
@@ -200,6 +210,10 @@ class _Sender(threading.Thread):
         self._load = _core.LoadPublisher(bus._connection.node, messages, bytes(cell.size))
         self._seconds = 0.0
         self._failure: Exception | None = None
+
+    def warm_up(self) -> None:
+        """Publish for a moment: members count for the window from their first acknowledgement on."""
+        self._load.run(0.001)
 
     def begin(self, seconds: float) -> None:
         """Publish for so long."""
