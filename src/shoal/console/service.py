@@ -85,8 +85,8 @@ class ConsoleServer:
                 else Acts(bus, lambda id_: connect(client_id=id_)),
                 hosts=None if bus is None else Hosts(bus, keys),
             )
-            console, hosts = Console(self._parts), config.hosts(self._web.port)
-            self._web.start(make_app(console, lambda: hosts, load()), console.run)
+            self._console, hosts = Console(self._parts), config.hosts(self._web.port)
+            self._web.start(make_app(self._console, lambda: hosts, load()), self._console.run)
             undo.pop_all()
         notices.CONSOLE_READY(url=self.url).log(log)
 
