@@ -57,6 +57,8 @@ export interface MessageOptions {
   /** The store holds it back for so long. */
   delayMs?: number;
   contentType?: string;
+  /** Keep it as the last value of its topic; an empty body deletes that. With `persistent` a store keeps it. */
+  retain?: boolean;
 }
 
 export interface SubscribeOptions {
@@ -72,6 +74,8 @@ export interface SubscribeOptions {
   durable?: string;
   /** Leave out what this connection itself sends. */
   noLocal?: boolean;
+  /** The last value of each topic comes first. */
+  retained?: boolean;
 }
 
 /** What the gateway refuses, or what becomes of a call whose connection is closed. */
@@ -116,7 +120,7 @@ export class Subscription implements AsyncIterable<Message> {
 export class Queue implements AsyncIterable<Message> {
   readonly name: string;
   send(body?: Body, options?: MessageOptions): Promise<void>;
-  consume(options?: Omit<SubscribeOptions, "durable" | "noLocal">): Subscription;
+  consume(options?: Omit<SubscribeOptions, "durable" | "noLocal" | "retained">): Subscription;
   browse(options?: Pick<SubscribeOptions, "selector" | "correlation">): Subscription;
   [Symbol.asyncIterator](): AsyncIterator<Message>;
 }

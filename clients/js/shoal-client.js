@@ -99,7 +99,7 @@ function* decode(data) {
 
 const KNOWN = new Set(
   ("subscription message-id destination ack content-type content-length persistent priority timestamp expires correlation-id " +
-    "reply-to type redelivered shoal-delivery-count shoal-delay shoal-dropped shoal-types browser").split(" "),
+    "reply-to type redelivered shoal-delivery-count shoal-delay shoal-dropped shoal-types shoal-retain browser").split(" "),
 );
 const PREFIX = "shoal-property-";
 const nameOf = (destination) => destination.replace(/^\/(topic|queue|temp-queue|temp-topic)\//, "");
@@ -245,6 +245,7 @@ function encodeSend(destination, body, options = {}) {
     "reply-to": options.replyTo,
     type: options.type,
     "shoal-delay": options.delayMs,
+    "shoal-retain": options.retain ? "true" : undefined,
     ...encodeProperties(options.properties),
   };
   return [headers, bytes];
@@ -270,6 +271,7 @@ export class Subscription {
       "durable-subscription-name": options.durable,
       "no-local": options.noLocal ? "true" : undefined,
       browser: options.browser ? "true" : undefined,
+      "shoal-retained": options.retained ? "true" : undefined,
     };
     this._buffer = [];
     this._waiting = [];

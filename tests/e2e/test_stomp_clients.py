@@ -78,7 +78,7 @@ def test_the_client_for_javascript_does_what_it_says(node: str, gateway: Gateway
     out = run(node, "client.mjs", gateway.urls[0])
     assert out.split() == [
         word
-        for name in ("topics", "bodies", "queues", "requests", "durable", "errors", "close")
+        for name in ("topics", "bodies", "queues", "requests", "durable", "values", "errors", "close")
         for word in ("ok", name)
     ]
 

@@ -94,6 +94,25 @@ const done = (name) => console.log(`ok ${name}`);
   done("durable");
 }
 {
+  for (const persistent of [false, true]) {
+    const topic = `values/${persistent}`;
+    await bus.publish(topic, { bid: 1 }, { retain: true, persistent });
+    await bus.publish(topic, { bid: 2 }, { retain: true, persistent });
+    const first = bus.subscribe(topic, { retained: true });
+    assert.deepEqual((await first.receive(10_000)).body, { bid: 2 });
+    await first.ready;
+    await bus.publish(topic, null, { retain: true, persistent });
+    assert.equal((await first.receive(5000)).body, null);
+    await first.close();
+    const second = bus.subscribe(topic, { retained: true });
+    await second.ready;
+    await bus.publish(topic, "live");
+    assert.equal((await second.receive(10_000)).body, "live");
+    await second.close();
+  }
+  done("values");
+}
+{
   await assert.rejects(bus.subscribe("a", { selector: "a =" }).ready, ShoalError);
   // The others go on after it.
   await bus.publish("news", "three", { persistent: true });

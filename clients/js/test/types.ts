@@ -4,7 +4,8 @@ import { type Bus, connect, type Message, ShoalError, typed } from "../shoal-cli
 async function main(): Promise<void> {
   const bus: Bus = await connect("ws://127.0.0.1:7482/stomp", { token: "t", onState: (state: "up" | "down") => void state });
   await bus.publish("prices/ACME", { bid: 10.25 }, { properties: { region: "EU", count: typed("i", 3) }, persistent: true });
-  for await (const message of bus.subscribe("prices/*", { selector: "region = 'EU'", prefetch: 10 })) {
+  await bus.publish("prices/ACME", null, { retain: true });
+  for await (const message of bus.subscribe("prices/*", { selector: "region = 'EU'", prefetch: 10, retained: true })) {
     const topic: string = message.topic;
     const when: Date | undefined = message.timestamp;
     void topic, when;

@@ -9,10 +9,11 @@ import contextlib
 import functools
 import logging
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from shoal._core import RowsBuilder, pass_on, split_rows
 from shoal.bus.outbox import BYTES_TOGETHER
+from shoal.bus.retained import marked
 from shoal.bus.store_chain import UNSTORED_BYTES_MAX, Chain
 from shoal.bus.store_channel import StoreChannel
 from shoal.bus.store_protocol import REQUEST_BYTES
@@ -34,11 +35,25 @@ _CHAINS = 1 << 31
 Outcome = asyncio.Future[Body]
 
 
-async def publish_ahead(bus: "Bus", topic: str, body: Any, what: str, **headers: Any) -> Outcome:
+async def publish_ahead(
+    bus: "Bus", topic: str, body: Any, what: str, *, retain: bool = False, **headers: Any
+) -> Outcome:
     """Give a message its place behind those before it, and return what becomes of it.
 
-    Waits while there is no store, and while too much is not stored.
+    Waits while there is no store, and while too much is not stored. With `retain` it becomes the topic's last
+    value, which the connection and the store keep.
     """
+    if retain:
+        with _Retaining(bus, topic, body, headers) as retaining:
+            outcome, identity = await _publish_ahead(bus, topic, body, what, headers)
+            retaining.keep_once_stored(outcome, identity)
+        return outcome
+    return (await _publish_ahead(bus, topic, body, what, headers))[0]
+
+
+async def _publish_ahead(
+    bus: "Bus", topic: str, body: Any, what: str, headers: dict[str, Any]
+) -> tuple[Outcome, str]:
     persistence = bus._connection.persistence(topic)
     memory = not headers.get("persistent", True)
     if not persistence.channel.is_ready(memory):
@@ -52,7 +67,38 @@ async def publish_ahead(bus: "Bus", topic: str, body: Any, what: str, **headers:
         return persistence.add(topic, body, dict(headers), 0.0, claimed=True)
 
     number = await bus._while_full(add, None)
-    return begin_in_loop(lambda done: persistence.wait(number, done))
+    outcome = begin_in_loop(lambda done: persistence.wait(number, done))
+    return outcome, persistence.receipt(number, stored=True).id
+
+
+class _Retaining:
+    """Keeps a persistent message as the last value of its topic, from when the store has it.
+
+    A fetch of last values that begins before the outcome is known waits for it. For the tasks of one loop.
+    """
+
+    def __init__(self, bus: "Bus", topic: str, body: Any, headers: dict[str, Any]) -> None:
+        """`headers` get the property by which the store knows a last value."""
+        headers["properties"] = marked(headers.get("properties"))
+        self._ends = contextlib.ExitStack()
+        self._keep = self._ends.enter_context(bus._connection.retained().keeping(topic, body, headers))
+
+    def keep_once_stored(self, outcome: Outcome, identity: str) -> None:
+        """Keep the message if its outcome is that the store has it."""
+        ends = self._ends.pop_all()
+
+        def settle(outcome: Outcome) -> None:
+            with ends:
+                if not outcome.cancelled() and outcome.exception() is None:
+                    self._keep(identity)
+
+        outcome.add_done_callback(settle)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._ends.close()
 
 
 class Repeatable:
@@ -70,9 +116,30 @@ class Repeatable:
         self.failed = False
 
     async def publish(
-        self, number: int, topic: str, body: Any, what: str, *, repeated: bool, **headers: Any
+        self,
+        number: int,
+        topic: str,
+        body: Any,
+        what: str,
+        *,
+        repeated: bool,
+        retain: bool = False,
+        **headers: Any,
     ) -> Outcome:
         """As `publish_ahead`, with the client's number. `repeated` says that it may have been sent before."""
+        if not retain:
+            return (await self._publish(number, topic, body, what, repeated, headers))[0]
+        with _Retaining(self._bus, topic, body, headers) as retaining:
+            outcome, identity = await self._publish(number, topic, body, what, repeated, headers)
+            # A repeated message may be older than the last value, which the store knows.
+            if identity is not None and not repeated:
+                retaining.keep_once_stored(outcome, identity)
+        return outcome
+
+    async def _publish(
+        self, number: int, topic: str, body: Any, what: str, repeated: bool, headers: dict[str, Any]
+    ) -> tuple[Outcome, str | None]:
+        """The outcome of a message, and its identity if it is new here."""
         channel = self._bus._connection.owners().of(topic)
         if not channel.is_ready(memory=False):
             channel = await self._bus._ready_channel(what, None, destination=topic)
@@ -82,11 +149,12 @@ class Repeatable:
         while path.unstored_bytes > UNSTORED_BYTES_MAX:
             wait = functools.partial(channel.wait_stored, path.chain, path.last, own=False)
             await ask_in_loop(wait, None, what)
-        if number > path.last:
+        is_new = number > path.last
+        if is_new:
             path.add(number, topic, body, headers, repeated=repeated)
         outcome = begin_in_loop(lambda done: channel.wait_stored(path.chain, number, done))
         outcome.add_done_callback(self._note)
-        return outcome
+        return outcome, path.identity(number) if is_new else None
 
     def _note(self, outcome: Outcome) -> None:
         self.failed = self.failed or (not outcome.cancelled() and outcome.exception() is not None)
@@ -135,6 +203,10 @@ class _Path:
     def unstored_bytes(self) -> int:
         """Bytes that are not stored yet."""
         return self.chain.waiting_bytes + sum(builder.waiting_bytes for builder in self._builders)
+
+    def identity(self, number: int) -> str:
+        """The identity of a message."""
+        return f"ID:{self._publisher:016x}-{self._chain}-{number}"
 
     def add(self, number: int, topic: str, body: Any, headers: dict[str, Any], *, repeated: bool) -> None:
         """Add a message."""

@@ -37,6 +37,7 @@ SEND_HEADERS: Final = frozenset(
         "shoal-publisher",
         "shoal-id",
         "shoal-repeat",
+        "shoal-retain",
     }
 )
 
@@ -84,6 +85,8 @@ class Subscribe(Command):
     durable: str | None
     no_local: bool
     browser: bool
+    #: The last value of each topic comes first.
+    retained: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -172,6 +175,8 @@ def _send(frame: Frame, receipt: str | None) -> Send:
         raise FrameError("SEND has a shoal-id and a transaction: give the id to BEGIN instead.")
     if number is not None and headers.get("persistent") != "true":
         raise FrameError("SEND has a shoal-id, which is for messages with persistent:true.")
+    if transaction is not None and _flag(headers, "shoal-retain"):
+        raise FrameError("SEND has shoal-retain and a transaction: transactions have no last values.")
     return Send(
         destination=_needed(frame, "destination"),
         headers=headers,
@@ -200,6 +205,7 @@ def _subscribe(frame: Frame, receipt: str | None) -> Subscribe:
         durable=_name(headers, "durable-subscription-name"),
         no_local=_flag(headers, "no-local"),
         browser=_flag(headers, "browser"),
+        retained=_flag(headers, "shoal-retained"),
         receipt=receipt,
     )
 

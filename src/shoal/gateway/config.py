@@ -87,7 +87,7 @@ class GatewayConfig(Checked):
         if lacks:
             raise ConfigError(
                 f"stomp is {url!r}, which other machines reach, and lacks {lacks}: add it, or set insecure "
-                "if everybody on that network may read and send everything"
+                "if every program on that network may read and send everything"
             )
 
     def doors(self) -> list[Door]:

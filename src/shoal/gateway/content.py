@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from shoal import Message
+from shoal.bus.store_protocol import RETAIN
 from shoal.errors import MessageFormatError
 from shoal.gateway.commands import SEND_HEADERS
 from shoal.gateway.destinations import reply_text
@@ -71,6 +72,11 @@ def options_of(headers: Mapping[str, str], now: float) -> dict[str, Any] | None:
     if persistent not in ("true", "false"):
         raise FrameError(f"persistent is {persistent!r:.50}, and must be true or false.")
     options["persistent"] = persistent == "true"
+    retain = headers.get("shoal-retain", "false")
+    if retain not in ("true", "false"):
+        raise FrameError(f"shoal-retain is {retain!r:.50}, and must be true or false.")
+    if retain == "true":
+        options["retain"] = True
     if (priority := headers.get("priority")) is not None:
         if len(priority) != 1 or priority not in "0123456789":
             raise FrameError(f"priority is {priority!r:.50}, and must be 0 to 9.")
@@ -266,6 +272,9 @@ def _add_properties(lines: list[str], properties: Mapping[str, Any]) -> None:
     """The properties; those of other types than a header can have are left out."""
     types = []
     for name, value in properties.items():
+        if name == RETAIN and value is True:
+            lines.append("shoal-retain:true")
+            continue
         if name.startswith(PRIVATE):
             continue
         header = name.replace("_HYPHEN_", "-").replace("_DOT_", ".") if "_" in name else name

@@ -270,6 +270,8 @@ class DeskClient:
         if self._marks:
             options["properties"] = {**(options.get("properties") or {}), **self._marks}
         options["connection"] = self.number
+        if options.get("retain") and destination.kind != "topic":
+            raise InvalidDestinationError("shoal-retain is for topics: /topic/NAME.")
         is_queue, name = destination.kind == "queue", self._bus_name(destination)
         topic = check_queue_name(name) if is_queue else name
         if not topic.startswith("_") or is_queue:
@@ -364,6 +366,10 @@ class DeskClient:
             self._desk.allow(self, "subscribe", destination.name)
 
     async def _source(self, asked: Subscribe, destination: Destination) -> Source:
+        if asked.retained and (destination.kind != "topic" or asked.durable is not None or asked.browser):
+            raise InvalidDestinationError(
+                "shoal-retained is for topics without durable-subscription-name: /topic/NAME."
+            )
         if asked.browser:
             return self._browsing(asked, destination)
         if asked.durable is not None:
@@ -391,6 +397,7 @@ class DeskClient:
             correlation=asked.correlation,
             queue_bytes_max=UNSENT_BYTES_MAX if is_early else UNSENT_BYTES_LATER,
             queue_full="drop_old",
+            retained=asked.retained,
         )
         return TopicSource(subscription, self._is_own if asked.no_local else None)
 

@@ -527,3 +527,90 @@ def test_long_frames_of_all_clients_together_are_bounded(monkeypatch):
             assert len((await first.message()).body) == 4 << 20
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize(("persistent", "number"), [("false", False), ("true", False), ("true", True)])
+def test_a_new_subscriber_gets_last_values_first(tmp_path, persistent, number):
+    async def main():
+        async with place(tmp_path) as here, here.client(shoal_publisher="p") as ticker:
+            for bid in (1, 2):
+                numbered = {"shoal_id": str(bid)} if number else {}
+                await ticker.done(
+                    "SEND",
+                    b"%d" % bid,
+                    destination="/topic/prices/ACME",
+                    content_type=JSON,
+                    persistent=persistent,
+                    shoal_retain="true",
+                    **numbered,
+                )
+            async with here.client() as dashboard:
+                await dashboard.done(
+                    "SUBSCRIBE", id="1", destination="/topic/prices/*", shoal_retained="true"
+                )
+                value = await dashboard.message()
+                assert value.body == b"2"
+                assert value.headers.get("shoal-retain") == ("true" if persistent == "true" else None)
+                await ticker.done("SEND", b"3", destination="/topic/prices/ACME")
+                assert (await dashboard.message()).body == b"3"
+            program = await here.bus.subscribe("prices/*", retained=True)
+            assert (await program.receive(10)).body == 2
+            # No body deletes the value, also the store's.
+            await ticker.done(
+                "SEND", destination="/topic/prices/ACME", persistent=persistent, shoal_retain="true"
+            )
+            assert (await program.receive(10)).body is None
+            late = await here.bus.subscribe("prices/*", retained=True)
+            assert await late.receive(0.5) is None
+
+    asyncio.run(main())
+
+
+def test_a_last_value_outlives_its_client_and_with_a_store_the_gateway(tmp_path):
+    async def main():
+        async with place(tmp_path) as here:
+            async with here.client() as ticker:
+                for persistent in ("false", "true"):
+                    await ticker.done(
+                        "SEND",
+                        b"x",
+                        destination=f"/topic/values/{persistent}",
+                        persistent=persistent,
+                        shoal_retain="true",
+                    )
+            live = await here.bus.subscribe("values/*", retained=True)
+            topics = {(await live.receive(10)).topic for _ in range(2)}
+            assert topics == {"values/false", "values/true"}
+            await here.gateway.close()
+            await here.gateway.desk.bus.close()
+            late = await here.bus.subscribe("values/*", retained=True)
+            assert (await late.receive(10)).topic == "values/true"
+            assert await late.receive(0.5) is None
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("command", "headers", "said"),
+    [
+        ("SEND", {"destination": "/queue/q", "shoal_retain": "true"}, "shoal-retain is for topics"),
+        ("SEND", {"destination": "/topic/t", "shoal_retain": "yes"}, "must be true or false"),
+        (
+            "SEND",
+            {"destination": "/topic/t", "shoal_retain": "true", "transaction": "1"},
+            "transactions have no last values",
+        ),
+        (
+            "SUBSCRIBE",
+            {"id": "1", "destination": "/queue/q", "shoal_retained": "true"},
+            "shoal-retained is for topics",
+        ),
+    ],
+)
+def test_last_values_are_for_topics(tmp_path, command, headers, said):
+    async def main():
+        async with place(tmp_path) as here, here.client() as client:
+            error = await client.call(command, **headers)
+            assert said in error.headers["message"]
+
+    asyncio.run(main())
