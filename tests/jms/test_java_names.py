@@ -41,7 +41,16 @@ def test_an_unknown_name_gets_no_hint() -> None:
 
 def test_java_milliseconds_are_not_taken_for_seconds(world: World) -> None:
     consumer = world.receiver().create_consumer(jms.Topic("prices"))
-    with pytest.raises(TypeError, match="positional"):
-        consumer.receive(1000)  # type: ignore[misc]
-    with pytest.raises(TypeError, match="positional"):
-        consumer.receive_body(str, 1000)  # type: ignore[misc]
+    with pytest.raises(jms.InvalidArgumentError, match=r"Java's 1000 is timeout_s=1 here"):
+        consumer.receive(1000)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"Java's 250 is timeout_s=0\.25 here"):
+        consumer.receive_body(str, 250)  # type: ignore[arg-type]
+    plain = world.connection().create_session().create_consumer(jms.Topic("prices"))
+    with pytest.raises(TypeError, match=r"Java's 1000 is timeout_s=1 here"):
+        plain.receive(1000)  # type: ignore[arg-type]
+
+
+def test_what_java_tells_by_position_has_names_here(world: World) -> None:
+    producer = world.connection().create_session().create_producer(jms.Topic("prices"))
+    with pytest.raises(TypeError, match="delivery_mode, priority, time_to_live_s"):
+        producer.send(jms.TextMessage("x"), 1, 4, 1000)  # type: ignore[arg-type]

@@ -205,7 +205,7 @@ def wait_until(reached, seconds=60):
         ({"colour": "red"}, "format shoal has no option colour when it reads"),
         ({"startingOffsets": "soon"}, "option startingOffsets must be earliest, latest"),
         ({"store": "grpc://127.0.0.1:1", "storeTimeout": "200ms"}, "no store answered at grpc://127.0.0.1:1"),
-        ({"store": "/nowhere"}, "must be grpc://host:port or a store's directory"),
+        ({"store": "/nowhere"}, "store is '/nowhere', which does not exist: give the directory of a store"),
         ({"domain": "another"}, "option domain says 'another', but the store at"),
         ({"maxOffsetsPerTrigger": "5"}, "option maxOffsetsPerTrigger is for spark.readStream"),
     ],

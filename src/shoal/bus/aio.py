@@ -388,14 +388,16 @@ class Bus(Handle):
         await self._doorbell.take_turn()
         before = persistence.room(window)
         if before > persistence.chain.stored:
-            await ask_in_loop(lambda done: persistence.wait(before, done, own=False), left(deadline), what)
+            wait = functools.partial(persistence.wait, before, own=False)
+            await ask_in_loop(wait, left(deadline), what, why=channel.trouble)
 
         def add(waited_s: float, caller: object) -> int:
             return persistence.add(topic, body, dict(headers), 0.0, claimed=window is None)
 
         number = await self._while_full(add, left(deadline))
         if window is None:
-            await ask_in_loop(lambda done: persistence.wait(number, done), left(deadline), what)
+            wait = functools.partial(persistence.wait, number)
+            await ask_in_loop(wait, left(deadline), what, why=channel.trouble)
         elif persistence.is_worth_a_word:
             channel.pump()
         return persistence.receipt(number, stored=window is None)
@@ -408,7 +410,7 @@ class Bus(Handle):
             channel = owners.main() if destination is None else owners.of(destination)
             left_s = left(deadline)
             when_ready = functools.partial(channel.when_ready, what, memory=memory, patience_s=left_s)
-            await ask_in_loop(when_ready, left_s, what)
+            await ask_in_loop(when_ready, left_s, what, why=channel.trouble)
             if destination is None or channel.keeps(destination):
                 break
         return channel
@@ -424,7 +426,8 @@ class Bus(Handle):
     ) -> dict[str, Any]:
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         channel = await self._ready_channel(what, timeout_s, memory=memory, destination=destination)
-        return await ask_in_loop(lambda done: channel.request(body, done), left(deadline), what)
+        request = functools.partial(channel.request, body)
+        return await ask_in_loop(request, left(deadline), what, why=channel.trouble)
 
     def _subscribe_stored(
         self,
@@ -484,7 +487,7 @@ class Bus(Handle):
         while True:
             try:
                 ask = functools.partial(channel.request, body)
-                return await ask_in_loop(ask, left(deadline), what)
+                return await ask_in_loop(ask, left(deadline), what, why=channel.trouble)
             except InvalidDestinationError:
                 tried.append(channel)
                 other = owners.untried(tried)
@@ -495,7 +498,7 @@ class Bus(Handle):
                     raise
                 channel = other
                 when_ready = functools.partial(channel.when_ready, what, patience_s=left(deadline))
-                await ask_in_loop(when_ready, left(deadline), what)
+                await ask_in_loop(when_ready, left(deadline), what, why=channel.trouble)
 
     async def seek(
         self, name: str, to: Place, *, shared: bool = False, timeout_s: float | None = None

@@ -38,7 +38,9 @@ class Consumer(ConsumerBase):
 
     async def _open(self, begin: Body, timeout_s: float | None) -> Self:
         try:
-            await ask_in_loop(lambda done: self._begin(begin, done), timeout_s, self._what)
+            await ask_in_loop(
+                lambda done: self._begin(begin, done), timeout_s, self._what, why=self._channel.trouble
+            )
         except BaseException:
             # Whoever does not wait any more does not want it.
             self._channel.close_inbox(self._inbox, lambda answer, error: None)

@@ -52,7 +52,7 @@ class Queue(QueueBase):
     ) -> Receipt:
         """Send a message, and wait until it is kept. As `shoal.Queue.send`.
 
-        Whoever is cancelled while waiting does not know whether it was kept.
+        A caller that is cancelled while it waits does not know whether it was kept.
         """
         check_flag("persistent", persistent)
         await self._tell(timeout_s)
@@ -221,7 +221,7 @@ class Transaction(TransactionBase):
 
     async def commit(self, *, timeout_s: float | None = None) -> None:
         """Do everything, and wait until it is durable."""
-        await ask_in_loop(self._commit, timeout_s, f"the commit {self.id}")
+        await ask_in_loop(self._commit, timeout_s, f"the commit {self.id}", why=self._channel.trouble)
 
     def rollback(self) -> None:
         """Do nothing of it; what it would have acknowledged is delivered again, marked as redelivered."""

@@ -18,7 +18,7 @@ class Subscription(SubscriptionBase):
     """Messages that match a pattern: `async for`, or `await receive()`. For the tasks of one event loop.
 
     Made by `Bus.subscribe`. An iteration ends when the subscription is closed, or its connection, and
-    everything that had arrived was read. One that nobody refers to any more ends by itself.
+    everything that had arrived was read. One that the program no longer refers to ends by itself.
     """
 
     def __init__(

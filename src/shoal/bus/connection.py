@@ -504,7 +504,7 @@ class Connection:
             channel = owners.main() if destination is None else owners.of(destination)
             left_s = None if deadline is None else max(deadline - time.monotonic(), 0.0)
             when_ready = functools.partial(channel.when_ready, what, memory=memory, patience_s=left_s)
-            ask(when_ready, left_s, what)
+            ask(when_ready, left_s, what, why=channel.trouble)
             if destination is None or channel.keeps(destination):
                 break
         return channel
@@ -522,7 +522,7 @@ class Connection:
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         channel = self.ready_channel(what, timeout_s, memory=memory, destination=destination)
         left_s = None if deadline is None else max(deadline - time.monotonic(), 0.0)
-        return ask(lambda done: channel.request(body, done), left_s, what)
+        return ask(lambda done: channel.request(body, done), left_s, what, why=channel.trouble)
 
     def ask_stores(self, body: dict[str, Any], what: str, timeout_s: float | None) -> dict[str, Any]:
         """Ask the store that has something which no destination belongs to."""
@@ -535,7 +535,7 @@ class Connection:
         tried: list[StoreChannel] = []
         while True:
             try:
-                return ask(functools.partial(channel.request, body), left_s(), what)
+                return ask(functools.partial(channel.request, body), left_s(), what, why=channel.trouble)
             except InvalidDestinationError:
                 tried.append(channel)
                 other = owners.untried(tried)
@@ -545,7 +545,8 @@ class Connection:
                 if other is None:
                     raise
                 channel = other
-                ask(functools.partial(channel.when_ready, what, patience_s=left_s()), left_s(), what)
+                when_ready = functools.partial(channel.when_ready, what, patience_s=left_s())
+                ask(when_ready, left_s(), what, why=channel.trouble)
 
     def flush_persistent(self, timeout_s: float | None) -> None:
         """Wait until persistent messages are stored."""

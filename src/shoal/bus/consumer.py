@@ -81,12 +81,12 @@ class ConsumerBase(ABC):
                 bell.ring(source)
 
     def release(self, message: Message, *, delay_s: float | None = None) -> None:
-        """Give a message back: it is delivered again, to whoever takes it, marked as redelivered.
+        """Give a message back: it is delivered again, to any consumer, marked as redelivered.
 
-        One of a group comes before those of its group that nobody has received yet.
+        One of a group comes before those of its group that no consumer has received yet.
 
         Args:
-            delay_s: not before so many seconds; `None` is as the queue's back-off says.
+            delay_s: seconds until it is delivered again at the earliest; `None` is the queue's back-off.
         """
         check_seconds("delay_s", delay_s, none="the queue's back-off")
         with self._channel.locked():
@@ -256,7 +256,7 @@ class Consumer(ConsumerBase):
         super().__init__(owner, channel, what, ack, prefetch)
         self._changed = threading.Condition(channel.lock)
         try:
-            ask(lambda done: self._begin(begin, done), timeout_s, what)
+            ask(lambda done: self._begin(begin, done), timeout_s, what, why=channel.trouble)
         except BaseException:
             # Whoever does not wait any more does not want it.
             channel.close_inbox(self._inbox, lambda answer, error: None)

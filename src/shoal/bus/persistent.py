@@ -157,6 +157,7 @@ class Persistence:
                 lambda done: self.channel.when_ready(what, done, memory=memory, patience_s=left_s),
                 left_s,
                 what,
+                why=self.channel.trouble,
             )
             if (other := self.instead(topic)) is not None:
                 return other.publish(
@@ -189,7 +190,14 @@ class Persistence:
         return None if other is self else other
 
     def _wait_here(self, number: int, timeout_s: float | None, what: str, *, own: bool = True) -> None:
-        ask(lambda done: self.wait(number, done, own=own), timeout_s, what, hear=self.channel.hear)
+        channel = self.channel
+        ask(
+            lambda done: self.wait(number, done, own=own),
+            timeout_s,
+            what,
+            hear=channel.hear,
+            why=channel.trouble,
+        )
 
     def flush(self, timeout_s: float | None) -> None:
         """Wait until everything published before is stored, and published for live subscribers."""

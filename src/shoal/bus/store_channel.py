@@ -43,8 +43,16 @@ from shoal.bus.store_session import Body, Done, Session
 from shoal.bus.waiting import run
 from shoal.config import ConnectionConfig
 from shoal.config.target import Target, target_of
-from shoal.errors import ClosedError, ConfigError, FullError, ShoalError, StoreDeniedError, StoreError
-from shoal.link.events import LinkUp
+from shoal.errors import (
+    ClosedError,
+    ConfigError,
+    FullError,
+    LinkRefusedError,
+    ShoalError,
+    StoreDeniedError,
+    StoreError,
+)
+from shoal.link.events import LinkReconnecting, LinkUp
 from shoal.messages import bus as notices
 from shoal.messages import named
 from shoal.threads import start
@@ -238,6 +246,22 @@ class StoreChannel:
     def unheard_s(self) -> float:
         """The time left in which stores that run already may still be heard of for the first time."""
         return max(self._known_at - time.monotonic(), 0.0)
+
+    @property
+    def at(self) -> str:
+        """The store that the program chose itself, in words; empty if any store of the domain will do."""
+        if self._url is not None:
+            return f"the store at {self._url}"
+        store = self._connection.store
+        return "" if store is None else f"the store of this program in {str(store.config.path)!r}"
+
+    def trouble(self) -> str:
+        """Why the store cannot be reached, in words; empty if that is not known."""
+        if self.is_open:
+            return ""
+        if self._url is not None and self._was_up and not self._was_open:
+            return str(self._denied or f"a program listens at {self._url}, and no store has answered there")
+        return str(self._denied or self._why)
 
     # --- commands; each returns at once, and calls `done` later, on whatever thread ---
 
@@ -457,6 +481,11 @@ class StoreChannel:
                     self._drop_link(str(error))
                     with self._lock:
                         self._why, self._open_at = str(error), time.monotonic() + OPEN_AGAIN_S
+                        if self._url is not None and isinstance(error, LinkRefusedError):
+                            # Trying again soon does not help, and there is no other store to wait for.
+                            for waiting in self._waiting:
+                                waiting.done(None, no_store(waiting.what, why=self._why, at=self.at))
+                            self._waiting.clear()
                         self._say_none(time.monotonic())
         finally:
             self._close_link()
@@ -579,7 +608,10 @@ class StoreChannel:
         if bus is None:
             return
         for event in bus.events(timeout_s=0.0):
-            if isinstance(event, LinkUp):
+            if isinstance(event, LinkReconnecting):
+                self._why = f"{event.link}: {event.why}"
+            elif isinstance(event, LinkUp):
+                self._why = ""
                 # The first is the one that it was opened with.
                 was_up, self._was_up = self._was_up, True
                 if was_up and not event.resumed:
@@ -623,7 +655,9 @@ class StoreChannel:
             else:
                 self._said_none = True
                 others = "" if self._destination is None else self._finder.others(now, self._destination)
-                error = self._denied or no_store(waiting.what, waiting.look_s, self._why, others)
+                error = self._denied or no_store(
+                    waiting.what, waiting.look_s, self.trouble(), others, self.at
+                )
                 waiting.done(None, error)
 
     # --- queues in memory, where there is no store ---

@@ -50,10 +50,17 @@ def seconds(duration_s: float) -> str:
     return f"{round(duration_s, 3):g} s"
 
 
-def no_store(what: str, waited_s: float | None = None, why: str = "", others: str = "") -> NoStoreError:
-    """Nobody keeps what must be kept; it was waited for, or not.
+def no_store(
+    what: str, waited_s: float | None = None, why: str = "", others: str = "", at: str = ""
+) -> NoStoreError:
+    """No store keeps what must be kept; a caller waited for one, or not.
 
-    `why` is known where an address was tried; `others` are stores that keep other things.
+    Args:
+        what: what needs a store.
+        waited_s: how long the caller waited.
+        why: why the store cannot be reached, where an address was tried.
+        others: stores that keep other destinations.
+        at: the store that the program chose itself: by its address, or its own.
     """
     when = "yet" if waited_s is None else f"within {seconds(waited_s)}"
     if others:
@@ -61,6 +68,9 @@ def no_store(what: str, waited_s: float | None = None, why: str = "", others: st
             f"{what} needs a store that keeps it, and those of this domain keep other destinations: "
             f"{others}. Give one of them another pattern, or start one more"
         )
+    if at:
+        reason = f": {why}" if why else ""
+        return NoStoreError(f"{what} needs {at}, which has not answered {when}{reason}")
     if why:
         return NoStoreError(f"{what} needs a store, and there was no way to it {when}: {why}")
     return NoStoreError(

@@ -105,20 +105,32 @@ _here = _Here()
 
 #: Hears what a store says on the thread that waits, until something is over or for so many seconds.
 Hear = Callable[[Callable[[], bool], float | None], None]
+#: Says why the store cannot be reached; nothing if that is not known.
+Why = Callable[[], str]
 
 
 def ask(
-    begin: Callable[[Done], None], timeout_s: float | None, what: str, *, hear: Hear | None = None
+    begin: Callable[[Done], None],
+    timeout_s: float | None,
+    what: str,
+    *,
+    hear: Hear | None = None,
+    why: Why | None = None,
 ) -> Body:
     """Begin something, and wait for its outcome on this thread."""
     check_seconds("timeout_s", timeout_s, none="no end")
     pause, waits = Pause(), _here.waits
     with contextlib.nullcontext() if waits is None else waits.holding(pause):
-        return _waited(pause, begin, timeout_s, what, hear)
+        return _waited(pause, begin, timeout_s, what, hear, why)
 
 
 def _waited(
-    pause: Pause, begin: Callable[[Done], None], timeout_s: float | None, what: str, hear: Hear | None
+    pause: Pause,
+    begin: Callable[[Done], None],
+    timeout_s: float | None,
+    what: str,
+    hear: Hear | None,
+    why: Why | None,
 ) -> Body:
     begin(pause)
     left_s = timeout_s
@@ -127,7 +139,7 @@ def _waited(
         hear(pause.is_over, timeout_s)
         left_s = None if timeout_s is None else max(timeout_s - (time.monotonic() - began), 0.0)
     if not pause.wait(left_s):
-        raise away(what, timeout_s)
+        raise away(what, timeout_s, why)
     return pause.outcome()
 
 
@@ -156,7 +168,9 @@ def begin_in_loop(begin: Callable[[Done], None]) -> "asyncio.Future[Body]":
     return waiting
 
 
-async def ask_in_loop(begin: Callable[[Done], None], timeout_s: float | None, what: str) -> Body:
+async def ask_in_loop(
+    begin: Callable[[Done], None], timeout_s: float | None, what: str, *, why: Why | None = None
+) -> Body:
     """Begin something, and wait for its outcome in this event loop. Whoever is cancelled waits no more."""
     import asyncio
 
@@ -168,10 +182,12 @@ async def ask_in_loop(begin: Callable[[Done], None], timeout_s: float | None, wh
     except TimeoutError:
         if not limit.expired():
             raise
-        raise away(what, timeout_s) from None
+        raise away(what, timeout_s, why) from None
 
 
-def away(what: str, timeout_s: float | None) -> StoreUnavailableError:
+def away(what: str, timeout_s: float | None, why: Why | None = None) -> StoreUnavailableError:
     """The store did not answer in time."""
     within = "in time" if timeout_s is None else f"within {seconds(timeout_s)}"
-    return StoreUnavailableError(f"the store did not answer {within}: {what}")
+    known = "" if why is None else why()
+    reason = f" ({known})" if known else ""
+    return StoreUnavailableError(f"the store did not answer {within}: {what}{reason}")

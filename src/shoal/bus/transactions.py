@@ -1,5 +1,6 @@
 """Transactions: sends and acknowledgements, across topics and queues, all or none."""
 
+import functools
 import secrets
 import threading
 from types import TracebackType
@@ -149,7 +150,7 @@ class TransactionBase:
 
     def _need_store(self) -> None:
         """Refuse where there is no store: there may be queues in memory alone."""
-        raise no_store(KEPT)
+        raise no_store(KEPT, at=self._channel.at)
 
     def ack(self, message: Message) -> None:
         """Acknowledge a message of any consumer of the connection when the transaction is committed."""
@@ -265,7 +266,9 @@ class Transaction(TransactionBase):
 
     def _need_store(self) -> None:
         patience_s = self._timeout_s
-        ask(lambda done: self._channel.when_ready(KEPT, done, patience_s=patience_s), patience_s, KEPT)
+        channel = self._channel
+        when_ready = functools.partial(channel.when_ready, KEPT, patience_s=patience_s)
+        ask(when_ready, patience_s, KEPT, why=channel.trouble)
 
     @overload
     def receive(self, queue: str, timeout_s: None = None) -> Message: ...
@@ -298,7 +301,8 @@ class Transaction(TransactionBase):
             StoreUnavailableError: the store did not answer in time; it may still commit, now or later. Call
                 `commit` again to learn the outcome; `rollback` is refused until it is known.
         """
-        ask(self._commit, timeout_s, f"the commit {self.id}", hear=self._channel.hear)
+        channel = self._channel
+        ask(self._commit, timeout_s, f"the commit {self.id}", hear=channel.hear, why=channel.trouble)
 
     def rollback(self) -> None:
         """Do nothing of it; what it would have acknowledged is delivered again, marked as redelivered.

@@ -1,9 +1,10 @@
 """Reading a store's history and writing batches into it, from any process: with pyarrow, without a bus."""
 
 import json
+import re
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypedDict, Unpack
@@ -79,12 +80,26 @@ def endpoint_of(store: str | Path) -> tuple[str, str | None]:
             raise ConfigError(f"store is {store!r}, and must be grpc://host:port or a store's directory")
         return store, None
     if not Path(store).is_dir():
-        raise ConfigError(f"store is {str(store)!r}, and must be grpc://host:port or a store's directory")
+        raise _no_directory(str(store))
     try:
         told = json.loads((Path(store) / ENDPOINT_FILE).read_text())
         return str(told["flight"]), told.get("fingerprint")
     except (OSError, ValueError, KeyError):
         raise _unserved(Path(store)) from None
+
+
+def _no_directory(store: str) -> ConfigError:
+    """What is wrong with the name of a store that is no directory."""
+    if re.fullmatch(r"[\w.-]+:\d+|\[[\da-fA-F:]+\]:\d+", store):
+        return ConfigError(f"store is {store!r}, which is no directory: did you mean grpc://{store}?")
+    problem = "is no directory" if Path(store).exists() else "does not exist"
+    return ConfigError(
+        f"store is {store!r}, which {problem}: give the directory of a store, or grpc://host:port. {_NEW}"
+    )
+
+
+#: How to start a store whose history can be read.
+_NEW = "To start a store: shoal store --data DIRECTORY --flight 127.0.0.1:7475"
 
 
 def _unserved(directory: Path) -> StoreUnavailableError:
@@ -93,12 +108,18 @@ def _unserved(directory: Path) -> StoreUnavailableError:
     # Few readers need it.
     from shoal.store.status import read_status
 
-    with suppress(StoreError, KeyError):
+    try:
         status = read_status(directory)
-        if status["state"] != "closed" and not status["stale"]:
+    except (StoreError, KeyError, TypeError):
+        if any(directory.iterdir()):
             return StoreUnavailableError(
-                f"the store in {str(directory)!r} (process {status['pid']}) serves no history. Stop it, and "
-                f"start it with --flight: {command}"
+                f"{str(directory)!r} is not the directory of a store: give one, or grpc://host:port. {_NEW}"
+            )
+    else:
+        if status.get("state") != "closed" and not status["stale"]:
+            return StoreUnavailableError(
+                f"the store in {str(directory)!r} (process {status.get('pid')}) serves no history. Stop it, "
+                f"and start it with --flight: {command}"
             )
     return StoreUnavailableError(f"no store serves the history in {str(directory)!r}. Start one: {command}")
 

@@ -1,6 +1,7 @@
 """What calls of `shoal.jms` check of their arguments, as those of the bus do, with an error of JMS."""
 
 import time
+from typing import Never
 
 from shoal.bus import arguments
 from shoal.errors import InvalidArgumentError
@@ -20,6 +21,23 @@ def check_seconds(name: str, value: object, *, none: str | None = None) -> None:
         arguments.check_seconds(name, value, none=none)
     except (TypeError, ValueError) as error:
         raise InvalidArgumentError(str(error)) from None
+
+
+def refuse_milliseconds(call: str, given: tuple[object, ...]) -> Never:
+    """Refuse a time as Java gives it: by its position, and in milliseconds."""
+    time_ms = given[0]
+    seconds = f"{time_ms / 1000:g}" if isinstance(time_ms, int | float) else "SECONDS"
+    raise InvalidArgumentError(
+        f"{call} takes its time by name, in seconds: Java's {time_ms!r} is timeout_s={seconds} here"
+    )
+
+
+def refuse_positions() -> Never:
+    """Refuse arguments of `send` that Java tells by their position."""
+    raise InvalidArgumentError(
+        "send takes the message by its position, and the rest by name: destination, delivery_mode, priority, "
+        "time_to_live_s (Java's milliseconds are seconds here), completion_listener"
+    )
 
 
 def until_of(timeout_s: float | None) -> float | None:

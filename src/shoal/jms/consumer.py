@@ -2,10 +2,11 @@
 
 from collections.abc import Callable, Iterator
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Never, Protocol, Self, TypeVar
 
 from shoal._core import Message as BusMessage
 from shoal.errors import IllegalStateError, InvalidArgumentError, MessageFormatError
+from shoal.jms.arguments import refuse_milliseconds
 from shoal.jms.destination import Destination, Topic, of_topic
 from shoal.jms.failures import closed_error
 from shoal.jms.feeds import Entry, Feed
@@ -80,10 +81,11 @@ class MessageConsumer(JavaNames):
             )
         self._session._set_listener(self, listener, call)
 
-    def receive(self, *, timeout_s: float | None = None) -> Message | None:
+    def receive(self, *time_ms: Never, timeout_s: float | None = None) -> Message | None:
         """The next message, waited for if need be.
 
         Args:
+            time_ms: refused: Java's milliseconds are `timeout_s` here.
             timeout_s: how long to wait; `None` waits for ever, 0 not at all.
 
         Returns:
@@ -92,6 +94,8 @@ class MessageConsumer(JavaNames):
         Raises:
             IllegalStateError: it is closed, or its session has a listener.
         """
+        if time_ms:
+            refuse_milliseconds("receive", time_ms)
         return self._session._receive(self, timeout_s)
 
     def receive_no_wait(self) -> Message | None:

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import Never, Self, TypeVar
 
 from shoal.errors import MessageFormatError
-from shoal.jms.arguments import until_of
+from shoal.jms.arguments import refuse_milliseconds, until_of
 from shoal.jms.consumer import MessageConsumer, MessageListener, body_of
 from shoal.jms.java_names import JavaNames
 from shoal.jms.message import Message
@@ -33,25 +33,30 @@ class JMSConsumer(JavaNames):
     def message_listener(self, listener: MessageListener | None) -> None:
         self._consumer.message_listener = listener
 
-    def receive(self, *, timeout_s: float | None = None) -> Message | None:
+    def receive(self, *time_ms: Never, timeout_s: float | None = None) -> Message | None:
         """The next message; `None` if none came in time, or the consumer was closed meanwhile."""
+        if time_ms:
+            refuse_milliseconds("receive", time_ms)
         return self._consumer.receive(timeout_s=timeout_s)
 
     def receive_no_wait(self) -> Message | None:
         """The next message if it is here already."""
         return self._consumer.receive_no_wait()
 
-    def receive_body(self, kind: type[T], *, timeout_s: float | None = None) -> T | None:
+    def receive_body(self, kind: type[T], *time_ms: Never, timeout_s: float | None = None) -> T | None:
         """The body of the next message; `None` if none came in time.
 
         Args:
             kind: what the body must be: `str`, `bytes`, `dict`, `object`, or a class of your own.
+            time_ms: refused: Java's milliseconds are `timeout_s` here.
             timeout_s: how long to wait; `None` waits for ever, 0 not at all.
 
         Raises:
             MessageFormatError: the next message has no such body. Where the session acknowledges by itself,
                 the message stays the next one; else it counts as received.
         """
+        if time_ms:
+            refuse_milliseconds("receive_body", time_ms)
         delivering = self._consumer._session._delivering
         delivering.begin_receive(self._consumer)
         try:

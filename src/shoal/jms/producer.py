@@ -2,10 +2,10 @@
 
 import time
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Never, Self
 
 from shoal.errors import IllegalStateError, InvalidDestinationError, MessageFormatError
-from shoal.jms.arguments import check_flag, check_seconds
+from shoal.jms.arguments import check_flag, check_seconds, refuse_positions
 from shoal.jms.completion import CompletionListener, check_listener
 from shoal.jms.destination import Destination, checked_destination
 from shoal.jms.failures import closed_error
@@ -130,7 +130,7 @@ class ProducerBase(JavaNames):
 
     @property
     def disable_message_id(self) -> bool:
-        """A hint that nobody needs message ids. They cost nothing here, and messages have them anyway."""
+        """A hint that the program needs no message ids. They cost nothing here: messages have them anyway."""
         self._check()
         return self._disable_message_id
 
@@ -142,7 +142,7 @@ class ProducerBase(JavaNames):
 
     @property
     def disable_message_timestamp(self) -> bool:
-        """A hint that nobody needs timestamps: they are 0 then, unless a message has a life time or delay."""
+        """A hint that the program needs no timestamps: 0 then, unless a message has a life time or delay."""
         self._check()
         return self._disable_message_timestamp
 
@@ -193,7 +193,7 @@ class MessageProducer(ProducerBase):
     def send(
         self,
         message: Message,
-        *,
+        *others: Never,
         destination: Destination | None = None,
         delivery_mode: int | None = None,
         priority: int | None = None,
@@ -204,6 +204,7 @@ class MessageProducer(ProducerBase):
 
         Args:
             message: what to send; it can be changed and sent again afterwards.
+            others: refused: what Java tells by its position has a name here.
             destination: where, for a producer that was made without.
             delivery_mode: in place of the producer's.
             priority: in place of the producer's.
@@ -217,6 +218,8 @@ class MessageProducer(ProducerBase):
             IllegalStateError: the producer is closed, or was given a destination twice.
             ResourceAllocationError: there is no store for a persistent message or a queue, or no room.
         """
+        if others:
+            refuse_positions()
         sender = self._sender
         topic = self._plain_topic
         if (

@@ -27,7 +27,7 @@ NODE_ID_CHANGED = warning(
 )
 MEMBER_SLOW = warning(
     2107,
-    "Member {node} (host {host}, process {pid}) stopped reading; publishing continues without it.",
+    "Member {node} (host {host}, process {pid}) stopped reading; this program no longer waits for it.",
     "If it is alive, it may lose messages: make it read faster, or raise `slow_after_s`.",
 )
 CALLBACK_FAILED = error(2111, "A callback raised an exception on topic {topic}: {why}.")

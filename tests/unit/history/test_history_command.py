@@ -173,5 +173,17 @@ def test_the_absence_of_a_store_has_one_name(tmp_path: Path) -> None:
         history.connect(tmp_path)
     assert issubclass(shoal.StoreUnavailableError, shoal.StoreError)
     assert issubclass(shoal.NoStoreError, shoal.StoreUnavailableError)
-    with pytest.raises(shoal.ConfigError, match="must be grpc://"):
+
+
+def test_a_store_that_is_named_wrongly_is_said_to_be(tmp_path: Path) -> None:
+    with pytest.raises(shoal.ConfigError, match="none', which does not exist: give the directory of a store"):
         history.connect(tmp_path / "none")
+    (tmp_path / "file").touch()
+    with pytest.raises(shoal.ConfigError, match="file', which is no directory"):
+        history.connect(tmp_path / "file")
+    with pytest.raises(shoal.StoreUnavailableError, match="is not the directory of a store"):
+        history.connect(tmp_path)
+    with pytest.raises(shoal.ConfigError, match=r"did you mean grpc://localhost:7475\?"):
+        history.connect("localhost:7475")
+    with pytest.raises(shoal.ConfigError, match="must be grpc://"):
+        history.connect("tcp://localhost:7475")

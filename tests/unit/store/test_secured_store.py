@@ -14,7 +14,7 @@ import shoal
 from shoal.cli.token import new
 from shoal.config import ConnectionConfig
 from shoal.config.tokens import Token, read_token
-from shoal.errors import ConfigError, HistoryError, ShoalError, StoreDeniedError
+from shoal.errors import ConfigError, HistoryError, ShoalError, StoreDeniedError, StoreUnavailableError
 from shoal.store import Store
 from shoal.store.asking import ask_store
 from shoal.store.config import resolve
@@ -89,8 +89,12 @@ def test_over_tls_a_client_pins_the_certificate(site: Site) -> None:
     with site.connect(token_file=token, store_fingerprint=fingerprint) as bus:
         bus.queue("orders").send("one")
     wrong = "sha256:" + "00" * 32
-    with site.connect(token_file=token, store_fingerprint=wrong) as bus, pytest.raises(ShoalError):
-        bus.queue("orders").send("two", timeout_s=8)
+    for timeout_s in (2, 8):
+        with (
+            site.connect(token_file=token, store_fingerprint=wrong) as bus,
+            pytest.raises(StoreUnavailableError, match="its certificate is not the pinned one"),
+        ):
+            bus.queue("orders").send("two", timeout_s=timeout_s)
     with site.connect(token_file=token) as bus, pytest.raises(ShoalError):
         bus.queue("orders").send("three", timeout_s=8)
 

@@ -322,7 +322,7 @@ fn words(error: &rustls::Error) -> String {
                 "its certificate is not signed by an authority that we trust (tls_ca)".to_owned()
             }
             CertificateError::ApplicationVerificationFailure => {
-                "its certificate is not the pinned one: compare tls_fingerprint with what the listener prints"
+                "its certificate is not the pinned one: compare the fingerprint with the one that the listener prints"
                     .to_owned()
             }
             CertificateError::Expired | CertificateError::ExpiredContext { .. } => {

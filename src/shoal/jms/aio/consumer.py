@@ -5,12 +5,13 @@ import functools
 import itertools
 from collections.abc import AsyncIterator, Iterator
 from types import TracebackType
-from typing import TYPE_CHECKING, Self, TypeVar
+from typing import TYPE_CHECKING, Never, Self, TypeVar
 
 from shoal.bus.doorbell import in_own_thread
 from shoal.errors import MessageFormatError
 from shoal.jms import browser as browsers
 from shoal.jms import consumer as threads
+from shoal.jms.arguments import refuse_milliseconds
 from shoal.jms.consumer import MessageListener, body_of
 from shoal.jms.destination import Queue
 from shoal.jms.java_names import JavaNames
@@ -50,11 +51,13 @@ class MessageConsumer(JavaNames):
     def message_listener(self, listener: MessageListener | None) -> None:
         self._consumer.message_listener = listener
 
-    async def receive(self, *, timeout_s: float | None = None) -> Message | None:
+    async def receive(self, *time_ms: Never, timeout_s: float | None = None) -> Message | None:
         """The next message; `None` if none came in time, or the consumer was closed meanwhile.
 
         Cancelling it loses nothing: the message is the next one then.
         """
+        if time_ms:
+            refuse_milliseconds("receive", time_ms)
         entry = await self._delivering.take_next(self._consumer, timeout_s)
         return None if entry is None else self._delivering.delivered(self._consumer, entry)
 
@@ -96,8 +99,10 @@ class MessageConsumer(JavaNames):
 class JMSConsumer(MessageConsumer):
     """Receives messages, or their bodies. Made by a context."""
 
-    async def receive_body(self, kind: type[T], *, timeout_s: float | None = None) -> T | None:
+    async def receive_body(self, kind: type[T], *time_ms: Never, timeout_s: float | None = None) -> T | None:
         """The body of the next message; `None` if none came in time: see `shoal.jms.JMSConsumer`."""
+        if time_ms:
+            refuse_milliseconds("receive_body", time_ms)
         delivering, consumer = self._delivering, self._consumer
         entry = await delivering.take_next(consumer, timeout_s)
         if entry is None:

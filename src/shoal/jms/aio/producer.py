@@ -5,10 +5,11 @@ import functools
 import inspect
 from collections.abc import Callable
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Never, Self
 
 from shoal.bus.doorbell import in_own_thread
 from shoal.errors import FullError, ResourceAllocationError
+from shoal.jms.arguments import refuse_positions
 from shoal.jms.completion import CompletionListener, Completions, Turn, calling, check_listener
 from shoal.jms.context_producer import ContextProducerBase
 from shoal.jms.destination import Destination, Queue
@@ -38,7 +39,7 @@ class MessageProducer(ProducerBase):
     async def send(
         self,
         message: Message,
-        *,
+        *others: Never,
         destination: Destination | None = None,
         delivery_mode: int | None = None,
         priority: int | None = None,
@@ -47,9 +48,11 @@ class MessageProducer(ProducerBase):
     ) -> None:
         """Send a message: see `shoal.jms.MessageProducer.send`. Sends of one session stay in order.
 
-        A completion listener is called in the event loop; its methods may be coroutine functions. Whoever is
-        cancelled while waiting for a store does not know whether it has the message.
+        A completion listener is called in the event loop; its methods may be coroutine functions. A task
+        that is cancelled while it waits for a store does not know whether it has the message.
         """
+        if others:
+            refuse_positions()
         check_listener(completion_listener)
         where = self._where(message, destination)
         if where._has_owner and not where.is_queue:
@@ -141,7 +144,7 @@ class _InLoop:
         self._call(self._listener.on_completion, message)
 
     def on_exception(self, message: Message, error: Exception) -> None:
-        """The message could not be sent, or nobody knows."""
+        """The message could not be sent, or that is not known."""
         self._call(self._listener.on_exception, message, error)
 
     def _call(self, function: Callable[..., object], *arguments: object) -> None:
