@@ -77,7 +77,7 @@ def register(
     *,
     name: str | None = None,
 ) -> Codec:
-    """Say how objects of a class travel. Registering a class again replaces what was said before.
+    """Say how objects of a class travel. Registering a class again replaces the registration before.
 
     Args:
         kind: the class itself; subclasses need codecs of their own.

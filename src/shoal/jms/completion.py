@@ -20,13 +20,13 @@ COMPLETIONS_MAX = 1000
 
 
 class CompletionListener(Protocol):
-    """What is told how an asynchronous send ended, on a thread of the session's own, one call at a time."""
+    """Learns how an asynchronous send ended, on a thread of the session's own, one call at a time."""
 
     def on_completion(self, message: Message) -> object:
         """The message was sent, as surely as if `send` had returned."""
 
     def on_exception(self, message: Message, error: Exception) -> object:
-        """The message could not be sent, or nobody knows."""
+        """The message could not be sent, or that is not known."""
 
 
 def check_listener(listener: object) -> None:

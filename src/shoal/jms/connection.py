@@ -157,7 +157,7 @@ class Connection(JavaNames):
 
     @property
     def exception_listener(self) -> ExceptionListener | None:
-        """What is told of problems that nobody else is told of: a link that failed, messages that were lost.
+        """Gets problems that belong to no call: a link that failed, messages that were lost.
 
         It is a function of one error, or an object with `on_exception`, and is called on a thread of its
         own, once at a time. Where the bus is the program's own, it takes the bus's events.

@@ -105,7 +105,7 @@ class JMSContext(Making):
 
     @property
     def exception_listener(self) -> ExceptionListener | None:
-        """What is told of problems that nobody else is told of."""
+        """Gets problems that belong to no call."""
         self._session._check()
         return self._connection.exception_listener
 
@@ -176,7 +176,7 @@ class JMSContext(Making):
         *,
         correlation: str | CorrelationFilter | None = None,
     ) -> JMSConsumer:
-        """The consumer of a subscription that a store remembers while nobody is there."""
+        """The consumer of a subscription that a store keeps while it has no consumer."""
         self._begun()
         return self._made(
             self._session.create_durable_consumer(topic, name, selector, no_local, correlation=correlation)

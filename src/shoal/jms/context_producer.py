@@ -65,23 +65,23 @@ class ContextProducerBase(JavaNames):
         return self._settings.delivery_delay_s
 
     def set_disable_message_id(self, disable: bool) -> Self:
-        """A hint that nobody needs message ids."""
+        """A hint that the program needs no message ids."""
         self._settings.disable_message_id = disable
         return self
 
     @property
     def disable_message_id(self) -> bool:
-        """A hint that nobody needs message ids."""
+        """A hint that the program needs no message ids."""
         return self._settings.disable_message_id
 
     def set_disable_message_timestamp(self, disable: bool) -> Self:
-        """A hint that nobody needs timestamps."""
+        """A hint that the program needs no timestamps."""
         self._settings.disable_message_timestamp = disable
         return self
 
     @property
     def disable_message_timestamp(self) -> bool:
-        """A hint that nobody needs timestamps."""
+        """A hint that the program needs no timestamps."""
         return self._settings.disable_message_timestamp
 
     def set_async(self, listener: CompletionListener | None) -> Self:

@@ -165,7 +165,7 @@ class Session(Making):
         *,
         correlation: str | CorrelationFilter | None = None,
     ) -> MessageConsumer:
-        """The consumer of a subscription that a store remembers while nobody is there.
+        """The consumer of a subscription that a store keeps while it has no consumer.
 
         Another topic, selector or `no_local` under the same name begins a new subscription.
 

@@ -28,7 +28,7 @@ _LOOK_S = 0.002
 
 
 class Session(SessionBase):
-    """Sends to a group, and receives from everybody who sends to it. For the tasks of one event loop.
+    """Sends to a group, and receives from every node that sends to it. For the tasks of one event loop.
 
     ```python
     import asyncio
@@ -46,7 +46,7 @@ class Session(SessionBase):
     asyncio.run(main())
     ```
 
-    One that nobody refers to any more is closed without lingering.
+    One that the program no longer refers to is closed without lingering.
     """
 
     def __init__(self, config: NormConfig | None = None, **options: Unpack[NormOptions]) -> None:

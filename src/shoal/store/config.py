@@ -64,7 +64,7 @@ class Rule(Checked):
 
 @dataclass(frozen=True, kw_only=True)
 class QueueRule:
-    """A queue that the store has from its start, and what it is told: see `Bus.queue`."""
+    """A queue that the store has from its start, with its options: see `Bus.queue`."""
 
     name: str
     options: Mapping[str, Any]

@@ -79,7 +79,7 @@ class Core:
             raise RequestError(
                 "NOT_OWNED",
                 f"this store does not keep {queue_name(destination) or destination}, only "
-                f"{', '.join(self.patterns)}: a connection that names no store finds the one that keeps it",
+                f"{', '.join(self.patterns)}: a connection that names no store finds the store that does",
                 destination=destination,
             )
 

@@ -33,7 +33,7 @@ EPOCH_S = 1_700_000_000.0
 
 
 class BusOptions(TypedDict, total=False):
-    """What a node can be told; what is left out is as in `shoal.connect`, but for shorter heartbeats."""
+    """Options of a node; defaults are those of `shoal.connect`, but for shorter heartbeats."""
 
     heartbeat_s: float
     missed_heartbeats_max: int
@@ -139,7 +139,7 @@ class Domain:
         return taken
 
     def inject(self, datagram: bytes, *, segment: int = 0) -> None:
-        """Let somebody who is no node send a datagram to everybody on a network."""
+        """Send a datagram to every node on a network, from no node."""
         self._core.inject(segment, datagram)
 
     def set_link(self, link: Link, *, source: Node | None = None, target: Node | None = None) -> None:
@@ -171,7 +171,7 @@ class Domain:
                 self._core.reset_link(source, target)
 
     def end_faults(self) -> None:
-        """End every partition and every loss, and let whoever stands still go on."""
+        """End every partition, every loss and every pause."""
         self.heal()
         self.set_link(self._link.without_loss())
         for node in self.nodes.values():
@@ -236,7 +236,7 @@ class Domain:
         self._core.run_until(at_s)
 
     def run_for(self, seconds: float) -> None:
-        """Let so much time pass."""
+        """Let time pass."""
         self.run_until(self.now_s + seconds)
 
     def run_until_true(self, holds: Callable[[], bool], *, within_s: float, step_s: float = 0.25) -> bool:
@@ -339,7 +339,7 @@ class Node:
         self._end("left")
 
     def close(self, *, within_s: float = 30.0) -> bool:
-        """Flush, then say goodbye; false if not everybody had everything by then."""
+        """Flush, then leave; false if some node lacked a message by then."""
         flushed = self.flush(within_s=within_s)
         self.leave()
         return flushed is not None and not flushed.silent and not flushed.losers

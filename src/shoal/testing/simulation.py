@@ -24,7 +24,7 @@ from shoal.testing.history import (
 
 
 class NodeOptions(EngineOptions, total=False):
-    """What a node can be told; what is left out has a LAN's default."""
+    """Options of a node; defaults are those of a LAN."""
 
     instance: int
     seed: int
@@ -128,11 +128,11 @@ class Simulation:
         self._core.run_until(at_s)
 
     def run_for(self, seconds: float) -> None:
-        """Let so much time pass."""
+        """Let time pass."""
         self._core.run_until(self.now_s + seconds)
 
     def run_until_delivered(self, wanted: Mapping[Node, int], *, within_s: float) -> bool:
-        """Let time pass until every node has received so many messages; false if that takes too long."""
+        """Let time pass until each node has received its messages; false if that takes too long."""
         counts = [(node.id, count) for node, count in wanted.items()]
         return self._core.run_until_delivered(counts, self.now_s + within_s)
 
@@ -168,7 +168,7 @@ class Simulation:
 
 
 class Node:
-    """A member of the simulated group: it may send, and it receives from everybody else."""
+    """A member of the simulated group: it may send, and it receives from every other node."""
 
     def __init__(self, simulation: Simulation, node: int) -> None:
         self.id = node
@@ -220,7 +220,7 @@ class Node:
         self._core.close_stream(self.id, stream)
 
     def drop_stream(self, stream: int) -> None:
-        """Forget a stream at once; whoever misses parts of it is refused."""
+        """Forget a stream at once; repair requests for it are refused."""
         self._core.drop_stream(self.id, stream)
 
     def send_data(self, content: bytes, *, info: bytes = b"") -> int | None:
@@ -233,7 +233,7 @@ class Node:
         return number
 
     def cancel_object(self, number: int) -> bool:
-        """Forget an object at once; whoever misses parts of it is refused. False if it is not kept."""
+        """Forget an object at once; repair requests for it are refused. False if it is not kept."""
         return self._core.cancel_object(self.id, number)
 
     def send_command(self, content: bytes, *, times: int = 1) -> bool:

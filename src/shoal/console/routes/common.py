@@ -31,7 +31,7 @@ Confirm = Annotated[
 #: Answers beside the one that is described.
 REFUSALS: dict[int | str, dict[str, Any]] = {
     400: {"description": "A name, a selector or a time is wrong."},
-    401: {"description": "Nobody is logged in, and no known token is shown."},
+    401: {"description": "No user is logged in, and the request has no known token."},
     403: {
         "description": "The caller's role is not enough, or the request is not from the console's own page."
     },

@@ -56,7 +56,7 @@ class Connection(JavaNames):
 
     @property
     def exception_listener(self) -> ExceptionListener | None:
-        """What is told of problems that nobody else is told of: called in the event loop, and may be a
+        """Gets problems that belong to no call: called in the event loop, and may be a
         coroutine function."""
         self._connection._check()
         return self._listener

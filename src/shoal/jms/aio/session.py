@@ -144,7 +144,7 @@ class Session(Making):
         *,
         correlation: str | CorrelationFilter | None = None,
     ) -> MessageConsumer:
-        """The consumer of a subscription that a store remembers while nobody is there."""
+        """The consumer of a subscription that a store keeps while it has no consumer."""
         create = self._session.create_durable_consumer
         return await self._made(
             functools.partial(create, topic, name, selector, no_local, correlation=correlation)
@@ -194,7 +194,7 @@ class Session(Making):
     async def commit(self) -> None:
         """Send everything that was sent, and acknowledge everything that was received, since the last time.
 
-        Whoever is cancelled while waiting does not know whether it was done.
+        A task that is cancelled while it waits does not know whether it was done.
 
         Raises:
             TransactionRolledBackError: it could not be done, and so nothing was.
