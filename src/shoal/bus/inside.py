@@ -28,6 +28,11 @@ def links_of(bus: Bus) -> Keeper | None:
     return bus._connection.links
 
 
+def begin(bus: Bus) -> None:
+    """Connect to where the address of a connection leads, as `shoal.connect` does; or to what stands in."""
+    run(bus._connection, operations.begin(bus._connection))
+
+
 def begin_instead(bus: Bus) -> None:
     """Connect where TCP stands in for multicast: to the seeds, or where programs of this machine meet."""
     own = bus._connection

@@ -31,7 +31,7 @@ OUTRO = """[bold]What you saw[/bold]
   shoal pub prices/ACME 10.25                 (in another)
   shoal store --data ./data --record '>'      (keeps what you publish)
 
-  The tutorial: docs/tutorial/first-messages.md"""
+  The tutorial, in the repository: docs/tutorial/first-messages.md"""
 
 
 def demo(

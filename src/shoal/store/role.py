@@ -23,7 +23,7 @@ from typing import Any, Self
 
 from shoal._core import Log
 from shoal.bus.connection import Connection
-from shoal.bus.inside import begin_instead, join_beside
+from shoal.bus.inside import begin, begin_instead, join_beside
 from shoal.bus.sync import Bus
 from shoal.config import ConnectionConfig
 from shoal.config.access import AccessFile
@@ -69,7 +69,8 @@ class Store:
     it in a `with` statement.
     """
 
-    def __init__(self, config: StoreConfig, connection: ConnectionConfig) -> None:
+    def __init__(self, config: StoreConfig, connection: ConnectionConfig, *, beside: bool = False) -> None:
+        """A store that is `beside` a connection of its program joins where that is, by `join`."""
         self.config = config
         self.domain = connection.domain
         self.name = config.name
@@ -103,7 +104,7 @@ class Store:
             self._keeper = Keeper(self.log, config, Projection(config.path / "state.sqlite"))
             # What is committed is published to everybody, however long that takes.
             self._bus = Bus(dataclasses.replace(connection, when_full="block"))
-            begin_instead(self._bus)
+            (begin_instead if beside else begin)(self._bus)
         except BaseException:
             self.log.close()
             raise
@@ -557,7 +558,7 @@ def open_beside(path: str | Path, connection: ConnectionConfig, **options: Any) 
 
     # A connection has patterns and addresses of its own, so those of its store say whose they are.
     told = {name.removeprefix("store_"): value for name, value in options.items()}
-    return Store(resolve(path, **told), connection)
+    return Store(resolve(path, **told), connection, beside=True)
 
 
 def renew(path: Path) -> tuple[str, str]:

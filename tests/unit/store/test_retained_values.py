@@ -11,8 +11,10 @@ import pytest
 import shoal
 from shoal import _core, aio, jms
 from shoal.bus.store_protocol import RETAIN
+from shoal.config import resolve
 from shoal.errors import StoreFullError
-from shoal.store import retained
+from shoal.store import Store, retained
+from shoal.store.config import resolve as store_config
 from shoal.store.core import Core, Now
 from shoal.store.requests import RequestError
 from shoal.store.retained import Values
@@ -217,3 +219,18 @@ def test_a_store_with_tokens_gives_values_to_nobody_and_keeps_none() -> None:
         values.check(taken[0], 0)
         values.take(taken[0], 0)
         assert len(values) == (not is_secured)
+
+
+def test_a_store_that_connects_to_a_router_gives_values_to_programs_there(tmp_path: Path) -> None:
+    with shoal.listen("tcp://127.0.0.1:0", router=True) as router:
+        url = router.links[0].url
+        with Store(store_config(tmp_path / "data"), resolve(url, {})):
+            with shoal.connect(url) as ticker:
+                ticker.publish("prices/ACME", 10, retain=True, persistent=True, timeout_s=PATIENCE_S)
+                ticker.publish("prices/OTTO", 11, retain=True, persistent=True, timeout_s=PATIENCE_S)
+                ticker.publish("prices/OTTO", None, retain=True, persistent=True, timeout_s=PATIENCE_S)
+            with shoal.connect(url) as desk, desk.subscribe("prices/*", retained=True) as prices:
+                value = prices.receive(PATIENCE_S)
+                assert value is not None
+                assert (value.topic, value.body) == ("prices/ACME", 10)
+                assert prices.receive(0.2) is None
