@@ -3,6 +3,7 @@
 import contextlib
 import logging
 import signal
+import time
 from collections.abc import Iterator
 from typing import Annotated, Any, NoReturn
 
@@ -112,10 +113,11 @@ class _OneLine(logging.Formatter):
         self._command = command
 
     def format(self, record: logging.LogRecord) -> str:
-        text = record.getMessage()
-        if isinstance(record.msg, Line):
-            text = f"{record.msg.notice.id} {record.levelname.lower()}: {record.msg.text}"
-        return f"shoal {self._command}: {_one_line(text)}"
+        if not isinstance(record.msg, Line):
+            return f"shoal {self._command}: {_one_line(record.getMessage())}"
+        moment = time.strftime("%H:%M:%S", time.localtime(record.created))
+        said = f"{record.msg.notice.id} {record.levelname.lower()}: {_one_line(record.msg.text)}"
+        return f"{moment} shoal {self._command}: {said}"
 
 
 def _one_line(what: object) -> str:

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import os
 import sys
 import time
 
@@ -38,7 +39,12 @@ class TextLines(logging.Formatter):
         # A notice names it.
         why = f": {error!r}" if error and not isinstance(record.msg, Line) else ""
         text = " ".join(f"{record.getMessage()}{why}".split())
-        return f"{record.levelname.lower():<7} {record.name}: {text}"
+        line = f"{record.levelname.lower():<7} {record.name}: {text}"
+        # The journal has the time already.
+        if "JOURNAL_STREAM" in os.environ:
+            return line
+        moment = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(record.created))
+        return f"{moment}.{int(record.msecs):03} {line}"
 
 
 class Logs:

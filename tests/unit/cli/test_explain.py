@@ -9,7 +9,7 @@ from shoal.messages import bus as notices
 run = CliRunner()
 
 
-@pytest.mark.parametrize("asked", ["2107", "SHOAL-2107", "shoal sub: SHOAL-2107 warning: anything"])
+@pytest.mark.parametrize("asked", ["2107", "SHOAL-2107", "18:08:25 shoal sub: SHOAL-2107 warning: any"])
 def test_an_id_is_explained_wherever_it_stands(asked: str) -> None:
     ran = run.invoke(app, ["explain", asked])
     assert ran.exit_code == 0

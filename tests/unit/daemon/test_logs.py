@@ -2,6 +2,7 @@
 
 import json
 import logging
+import re
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,19 @@ from shoal.daemon.logs import Logs
 from shoal.messages import daemon as notices
 
 log = logging.getLogger("shoal.daemon")
+
+
+TIME = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3} "
+
+
+@pytest.fixture(autouse=True)
+def no_journal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("JOURNAL_STREAM", raising=False)
+
+
+def without_time(line: str) -> str:
+    assert re.match(TIME, line)
+    return re.sub("^" + TIME, "", line)
 
 
 def test_json_lines_have_time_level_logger_and_message(capsys: pytest.CaptureFixture[str]) -> None:
@@ -51,7 +65,7 @@ def test_a_notice_names_its_exception_once(capsys: pytest.CaptureFixture[str]) -
         notices.RELOAD_FAILED(path="a.toml", why="bad").log(log, exc_info=ValueError("bad"))
     finally:
         logs.close()
-    assert capsys.readouterr().err == (
+    assert without_time(capsys.readouterr().err) == (
         "error   shoal.daemon: SHOAL-5004 Ignored the changes in a.toml: bad. "
         "Correct the file, then send SIGHUP.\n"
     )
@@ -66,4 +80,19 @@ def test_text_lines_are_one_line_and_the_level_can_change(capsys: pytest.Capture
     finally:
         logs.close()
     log.info("nobody listens")
-    assert capsys.readouterr().err == "info    shoal.daemon: two lines\n"
+    assert without_time(capsys.readouterr().err) == "info    shoal.daemon: two lines\n"
+
+
+def test_text_lines_have_a_time_unless_the_journal_adds_one(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logs = Logs(LogConfig())
+    try:
+        log.warning("one")
+        monkeypatch.setenv("JOURNAL_STREAM", "9:1")
+        log.warning("two")
+    finally:
+        logs.close()
+    first, second = capsys.readouterr().err.splitlines()
+    assert re.fullmatch(TIME + "warning shoal.daemon: one", first)
+    assert second == "warning shoal.daemon: two"
