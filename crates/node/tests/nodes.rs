@@ -116,6 +116,40 @@ fn a_flush_is_over_when_every_member_has_everything_and_names_who_has_not() {
 }
 
 #[test]
+fn a_member_that_joined_just_now_loses_nothing_of_a_fast_publisher_before_its_first_acknowledgement() {
+    const MESSAGE: [u8; 10_000] = [7; 10_000];
+    let mut wire = Wire::new(2);
+    let first = wire.subscribe(1, "a");
+    wire.run(SECOND);
+    wire.publish(0, "a", b"for the first reader alone");
+    wire.run(SECOND);
+    wire.add(&config(3));
+    let second = wire.subscribe(2, "a");
+    while wire.nodes[0].hub().interested(b"a") != [2, 3] {
+        wire.run(Duration::from_millis(10));
+    }
+    wire.run(Duration::from_millis(50));
+    // It stands still for less time than anybody is waited for. Meanwhile there is more to send than can be kept.
+    wire.stopped[2] = true;
+    let (mut published, mut received) = (1, [read(&first).len(), read(&second).len()]);
+    assert_eq!(received, [1, 0]);
+    for step in 0..100 {
+        if step == 30 {
+            wire.go_on(2);
+        }
+        while published < 2000 && wire.publish_if_room(0, "a", &MESSAGE).is_some() {
+            published += 1;
+        }
+        wire.run(Duration::from_millis(10));
+        received[0] += read(&first).len();
+        received[1] += read(&second).len();
+    }
+    let lost = wire.events.iter().filter(|(_, event)| matches!(event, HubEvent::Lost(_)));
+    assert_eq!(lost.collect::<Vec<_>>(), Vec::<&(usize, HubEvent)>::new());
+    assert_eq!((published, received), (2000, [2000, 1999]));
+}
+
+#[test]
 fn a_node_that_was_taken_for_dead_is_told_every_number_it_missed() {
     let mut wire = Wire::new(3);
     let (reader, other) = (wire.subscribe(1, "a"), wire.subscribe(2, "b"));

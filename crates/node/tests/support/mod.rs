@@ -193,6 +193,22 @@ impl Wire {
     }
 
     pub fn publish(&mut self, place: usize, topic: &str, body: &[u8]) -> u64 {
+        match self.offer(place, topic, body, WhenFull::Error) {
+            Attempt::Done(number) => number,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Publishes if there is room: the message's number.
+    pub fn publish_if_room(&mut self, place: usize, topic: &str, body: &[u8]) -> Option<u64> {
+        match self.offer(place, topic, body, WhenFull::Block) {
+            Attempt::Done(number) => Some(number),
+            Attempt::Wait(_) => None,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn offer(&mut self, place: usize, topic: &str, body: &[u8], when_full: WhenFull) -> Attempt {
         let moment = self.moment();
         let mut head = Vec::new();
         Outgoing::new(To::topic(Topic::new(topic).unwrap()), BodyKind::Bytes, &[])
@@ -202,19 +218,12 @@ impl Wire {
             lane: Lane::of(topic.as_bytes(), PriorityClass::Normal).number(),
             parts: [&head, body],
             expires: false,
-            patience: Patience {
-                when_full: WhenFull::Error,
-                patience: Duration::from_millis(500),
-                deadline: None,
-            },
+            patience: Patience { when_full, patience: Duration::from_millis(500), deadline: None },
             caller: None,
             began: None,
             without: Vec::new(),
         };
-        match self.nodes[place].publish(moment, topic, &mut publication) {
-            Attempt::Done(number) => number,
-            other => panic!("{other:?}"),
-        }
+        self.nodes[place].publish(moment, topic, &mut publication)
     }
 }
 

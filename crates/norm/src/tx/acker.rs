@@ -2,7 +2,7 @@
 //!
 //! | standing | holds the window | becomes                                                                          |
 //! |----------|------------------|----------------------------------------------------------------------------------|
-//! | New      | if nobody counts | Counts: it acknowledges something                                                |
+//! | New      | yes, from where it was listed; [not after one that did so in vain](super::acks::AckProcess) | Counts: it acknowledges something, or nobody counts |
 //! |          |                  | Silent: it was asked often enough, for long enough, and did not                  |
 //! | Counts   | yes              | Silent: it was asked often enough, for long enough, and got nowhere; one that says that it is full only if others have room |
 //! |          |                  | Slow: it was what held back others that had room for [too long](Acker::on_held), because it got less far or because its losses made the window small |
@@ -27,6 +27,9 @@ use crate::time::Time;
 /// Whoever holds the window is asked so often at the least before it no longer does: any of the requests may be
 /// lost, but so long everybody waits. Where an application waits for the answer it is `robust_factor` times.
 pub const REQUESTS_MIN: u32 = 4;
+/// However patient publishers are, a node that never acknowledged anything holds the window for no longer: it may hear nothing of
+/// this sender.
+const WELCOME_MAX: Duration = Duration::from_secs(10);
 /// Who goes on to ask for what can no longer be repaired is told of again after so long.
 const LOST_AGAIN: Duration = Duration::from_secs(1);
 /// Who answers so often that it got no farther is full. An acknowledgement that was sent twice looks like such an answer.
@@ -148,6 +151,10 @@ impl Acker {
         self.standing == Standing::Counts
     }
 
+    pub fn is_new(&self) -> bool {
+        self.standing == Standing::New
+    }
+
     /// Whether its answer is waited for: because it counts or may come to, or by an application's watermark if there
     /// `is_watermark`.
     pub fn is_awaited(&self, is_watermark: bool) -> bool {
@@ -181,6 +188,7 @@ impl Acker {
         let gone = self.standing == Standing::Silent && !self.heard;
         let (requests, patience) =
             if gone { (requests.min(REQUESTS_MIN), Duration::ZERO) } else { (requests, patience) };
+        let patience = if self.is_new() { patience.min(WELCOME_MAX) } else { patience };
         if self.unanswered == 0 {
             self.asked_at = now;
         }
@@ -189,7 +197,7 @@ impl Acker {
         if self.unanswered > requests && now.since(self.asked_at) >= patience && !self.indispensable {
             self.excused = true;
             let paces = nobody_waits && self.is_full();
-            if !paces && (self.counts() || self.standing == Standing::New) {
+            if !paces && (self.counts() || self.is_new()) {
                 self.standing = Standing::Silent;
             }
             self.heard &= self.standing != Standing::Silent;
@@ -223,7 +231,7 @@ impl Acker {
         }
         let keeps_up =
             self.keeps_up_since.is_some_and(|since| now.since(since) >= self.keep_up_for(patience));
-        if nobody_counts || keeps_up || self.standing == Standing::New {
+        if nobody_counts || keeps_up || self.is_new() {
             self.count_again(now);
         }
         true

@@ -4,6 +4,10 @@
 //! NORM_CMD(FLUSH) with the nodes that still owe it; a list that is longer than a segment goes in several.
 //! Who no longer holds the window, and when it does again, is told in [`super::acker`]. The receiver
 //! window asks by itself whenever enough was sent.
+//!
+//! A node that was listed just now holds the window at its place, so that a fast writer cannot forget what it has not got yet. If it
+//! never answers, the window waits in vain. So new nodes hold it only until one of them did so in vain, and again as soon as a new
+//! node acknowledges something: nodes that are made up, or die when they are born, cost one such wait.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -47,7 +51,9 @@ impl AckOutcome {
 pub struct AckProcess {
     /// In the order of their ids.
     ackers: Vec<Acker>,
-    /// How far all of those got who count; `None` if nobody does.
+    /// The last new node that the window waited for did not answer.
+    waited_in_vain: bool,
+    /// How far all of those got who hold the window; `None` if nobody does.
     pub reached: Option<Reached>,
     /// Everybody, whether it counts or not, has everything before this segment; and whoever counts owes nothing before
     /// this one.
@@ -114,18 +120,16 @@ impl AckProcess {
     /// Somebody got farther, or has another standing: finds how far all got. Where nobody counts, whoever is new does, or
     /// is slow but answers.
     fn refresh(&mut self, now: Time) {
-        let least =
-            |a: Reached, b: Reached| Reached { acked: a.acked.min(b.acked), seen: a.seen.min(b.seen) };
-        let find = |ackers: &[Acker]| {
-            let counting = ackers.iter().inspect(|_| effort::step()).filter(|acker| acker.counts());
-            counting.map(|acker| acker.reached).reduce(least)
-        };
-        self.reached = find(&self.ackers);
-        if self.reached.is_none() {
+        if self.counting().next().is_none() {
             let may_count = |acker: &&mut Acker| matches!(acker.standing, Standing::New | Standing::Slow);
             self.ackers.iter_mut().filter(may_count).for_each(|acker| acker.count_again(now));
-            self.reached = find(&self.ackers);
         }
+        let least =
+            |a: Reached, b: Reached| Reached { acked: a.acked.min(b.acked), seen: a.seen.min(b.seen) };
+        let welcome = !self.waited_in_vain;
+        let holds = |acker: &&Acker| acker.counts() || (welcome && acker.is_new());
+        let holding = self.ackers.iter().inspect(|_| effort::step()).filter(holds);
+        self.reached = holding.map(|acker| acker.reached).reduce(least);
         self.all_acked = self.ackers.iter().map(|acker| acker.reached.acked).min().unwrap_or(u64::MAX);
         self.all_owe_from = self.counting().map(|acker| acker.owes_from).max().unwrap_or(0);
     }
@@ -150,7 +154,7 @@ impl AckProcess {
         self.ackers.iter().inspect(|_| effort::step()).filter(move |acker| acker.is_awaited(is_watermark))
     }
 
-    /// Everybody who counts has everything before this segment; `None` if nobody counts.
+    /// Everybody who holds the window has everything before this segment; `None` if nobody does.
     pub fn acked(&self) -> Option<u64> {
         self.reached.map(|reached| reached.acked)
     }
@@ -230,8 +234,10 @@ impl AckProcess {
                 break;
             }
             if acker.is_awaited(is_watermark) {
+                let was_new = acker.is_new();
                 acker.on_asked(now, requests, self.patience + self.owed, nobody_waits);
                 all_full &= acker.is_full();
+                self.waited_in_vain |= was_new && !acker.is_new();
             }
             due |= acker.is_awaited(is_watermark);
             // Who fell silent is asked along, but is no reason to ask.
@@ -251,9 +257,11 @@ impl AckProcess {
         let (reached, patience) = (self.reached, self.patience);
         let Some(acker) = self.find_mut(node) else { return false };
         let before = acker.reached;
-        let counted = acker.counts();
+        let (counted, was_new) = (acker.counts(), acker.is_new());
         let is_news = acker.on_ack(now, segment, caught_up, reached.is_none(), patience);
         let has_lost = acker.lost.is_some();
+        let answers = was_new && acker.counts();
+        self.waited_in_vain &= !answers;
         // Only who was last, or did not count, changes how far all of them are.
         let was_last =
             reached.is_none_or(|reached| before.acked <= reached.acked || before.seen <= reached.seen);

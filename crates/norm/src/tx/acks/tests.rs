@@ -207,15 +207,45 @@ fn who_is_full_is_asked_less_often() {
 }
 
 #[test]
-fn a_new_node_owes_only_what_comes_after_it() {
+fn a_new_node_owes_only_what_comes_after_it_and_holds_the_window_there() {
     let mut acks = process(&[1]);
     acks.on_ack(Time::ZERO, 1, 50, 0);
     acks.set_ackers(&[1, 2], 40);
-    assert_eq!(acks.acked(), Some(50), "it holds nobody back before it acknowledged anything");
+    assert_eq!(acks.acked(), Some(40), "what it has not acknowledged is kept");
     acks.on_ack(Time::ZERO, 2, 45, 0);
     assert_eq!(acks.acked(), Some(45));
     acks.set_ackers(&[1], 0);
     assert_eq!(acks.acked(), Some(50));
+}
+
+#[test]
+fn new_nodes_that_never_answer_hold_the_window_once_and_again_when_a_new_one_answered() {
+    for patience in [Duration::from_millis(500), Duration::from_secs(3600)] {
+        let mut acks = process_of(20, patience);
+        acks.set_ackers(&[1], 0);
+        let mut now = Time::ZERO;
+        // Lists a new node, and asks until the window waits for it no longer: for how long it did.
+        let mut welcome = |acks: &mut AckProcess, nodes: &[NodeId], segment: u64, answers: &[NodeId]| {
+            acks.set_ackers(nodes, segment);
+            let began = now;
+            acks.request(now, segment + 10);
+            acks.on_ack(now, 1, segment + 10, 0);
+            while acks.acked() < Some(segment + 10) {
+                acks.poll(now, STEP, &mut Vec::new());
+                answers.iter().for_each(|node| _ = acks.on_ack(now, *node, segment + 10, 0));
+                now += STEP;
+            }
+            while acks.poll_outcome().is_some() {}
+            now.since(began)
+        };
+        let bound = patience.min(Duration::from_secs(10));
+        let first = welcome(&mut acks, &[1, 2], 10, &[]);
+        assert!((bound..bound + 10 * STEP).contains(&first), "{first:?}");
+        assert_eq!(welcome(&mut acks, &[1, 2, 3], 20, &[]), Duration::ZERO, "2 was waited for in vain");
+        assert_eq!(welcome(&mut acks, &[1, 4], 30, &[]), Duration::ZERO);
+        acks.on_ack(Time::ZERO, 4, 40, 0);
+        assert_eq!(welcome(&mut acks, &[1, 4, 5], 50, &[4, 5]), STEP, "4 answered");
+    }
 }
 
 /// Asks for a watermark of everybody until it is settled: how long that took, and who did not answer.
