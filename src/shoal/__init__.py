@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from shoal.bus.consumer import Consumer, StoredSubscription
     from shoal.bus.events import (
         BacklogDropped,
+        CapacityLow,
+        CapacityRegained,
         Event,
         EventsDropped,
         LinkFailed,
@@ -97,6 +99,8 @@ _HOMES = {
     "bus.consumer": ("Consumer", "StoredSubscription"),
     "bus.events": (
         "BacklogDropped",
+        "CapacityLow",
+        "CapacityRegained",
         "Event",
         "EventsDropped",
         "LinkFailed",
@@ -175,6 +179,8 @@ __all__ = [
     "BacklogError",
     "Bus",
     "Byte",
+    "CapacityLow",
+    "CapacityRegained",
     "ClosedError",
     "ConfigError",
     "Consumer",

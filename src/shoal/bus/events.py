@@ -16,6 +16,7 @@ from shoal.bus.log_limit import LogLimit
 from shoal.link.events import LinkDown, LinkEvent, LinkReconnecting, LinkRefused, LinkUp
 from shoal.messages import Line
 from shoal.messages import bus as notices
+from shoal.messages import daemon as daemon_notices
 from shoal.messages import link as link_notices
 
 log = logging.getLogger("shoal.bus")
@@ -163,6 +164,28 @@ class BacklogDropped:
     messages: int
 
 
+@dataclass(frozen=True, slots=True)
+class CapacityLow:
+    """This daemon or store used more than 80 % of a core for 30 s: messages may wait in it."""
+
+    #: What it is called.
+    name: str
+    #: The share of a core in the last second.
+    load: float
+    #: Messages received in the last second.
+    received_msg_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class CapacityRegained:
+    """The load of this daemon or store is lower again, after `CapacityLow`."""
+
+    #: What it is called.
+    name: str
+    #: The share of a core in the last second.
+    load: float
+
+
 Event = (
     MemberJoined
     | MemberLeft
@@ -177,6 +200,8 @@ Event = (
     | StoreUp
     | StoreDown
     | BacklogDropped
+    | CapacityLow
+    | CapacityRegained
 )
 
 
@@ -234,6 +259,10 @@ def warning(event: Event) -> Line | None:
             return notices.STORE_DOWN(name=name)
         case BacklogDropped(name, dropped):
             return notices.BACKLOG_DROPPED(name=name, messages=dropped)
+        case CapacityLow(name, load, rate):
+            return daemon_notices.CAPACITY_LOW(name=name, load=load, rate=rate)
+        case CapacityRegained(name, load):
+            return daemon_notices.CAPACITY_REGAINED(name=name, load=load)
         case _:
             return _link_warning(event)
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from shoal.capacity.algebra import condition
 from shoal.capacity.fit import Moments
+from shoal.capacity.model import Model
 from shoal.capacity.waiting import Replication, Waiting
 
 #: What a second counts for one second later.
@@ -62,47 +63,80 @@ class Estimate:
     mean_wait_s: float | None = None
     #: t_rcv, t_eval, t_tx, t_byte, where the traffic varied enough to tell them apart.
     coefficients: tuple[float, ...] | None = None
+    #: The same of the packaged model, scaled to what a message costs here: until `coefficients` are known.
+    assumed: tuple[float, ...] | None = None
     #: Why a figure is missing.
     why: str | None = None
 
 
-class Estimator:
-    """Call `update` once a second with what the node counted; it tells what that says.
+@dataclass(frozen=True)
+class _Second:
+    """What was counted since the look before."""
 
-    Not thread-safe.
+    load: float
+    seconds: float
+    cpu_s: float
+    received: int
+    #: For each message received: 1, filters looked at, copies, bytes.
+    factors: tuple[float, ...]
+
+    @property
+    def processing_s(self) -> float:
+        return self.cpu_s / self.received
+
+    @property
+    def has_traffic(self) -> bool:
+        return self.received > 0 and self.cpu_s > 0
+
+
+class Estimator:
+    """Call `take` once a second with what the node counted, and `estimate` for what that says.
+
+    `take` adds up; `estimate` solves. Not thread-safe.
+
+    Args:
+        model: what a message costs as long as the node's own counters do not say it; by default the packaged
+            model.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, model: Model | None = None) -> None:
+        self._model = Model.packaged() if model is None else model
         self._last: tuple[float, Load] | None = None
+        self._second: _Second | None = None
         self._moments: Moments | None = None
         self._seconds = 0
         self._high_since: float | None = None
         #: Whether the load has been high for longer than a moment.
         self.is_low_on_capacity = False
 
-    def update(self, now: float, counted: Load) -> Estimate | None:
-        """Take the counters at a time; none for the first ones, and after a link took its counts with it."""
+    def take(self, now: float, counted: Load) -> bool:
+        """Take the counters at a time; false for the first ones, and after a link took its counts with it."""
         last, self._last = self._last, (now, counted)
         if last is None or now <= last[0] or counted.received < last[1].received:
-            return None
+            return False
         if counted.delivered < last[1].delivered or counted.bytes < last[1].bytes:
-            return None
-        seconds = now - last[0]
+            return False
         received = counted.received - last[1].received
         cpu_s = (counted.cpu_ns - last[1].cpu_ns) / 1e9
-        load = cpu_s / seconds
-        self._watch(now, load)
-        if received > 0 and cpu_s > 0:
-            factors = [
-                1.0,
-                (counted.evaluated - last[1].evaluated) / received,
-                (counted.delivered - last[1].delivered) / received,
-                (counted.bytes - last[1].bytes) / received,
-            ]
-            row = Moments.of([(factors, cpu_s / received)])
+        each = max(1, received)
+        factors = (
+            1.0,
+            (counted.evaluated - last[1].evaluated) / each,
+            (counted.delivered - last[1].delivered) / each,
+            (counted.bytes - last[1].bytes) / each,
+        )
+        seconds = now - last[0]
+        second = self._second = _Second(cpu_s / seconds, seconds, cpu_s, received, factors)
+        self._watch(now, second.load)
+        if second.has_traffic:
+            row = Moments.of([(factors, second.processing_s)])
             self._moments = row if self._moments is None else self._moments.scaled(KEPT) + row
             self._seconds += 1
-        return self._estimate(load, received / seconds, cpu_s, received, counted, last[1])
+        return True
+
+    def update(self, now: float, counted: Load) -> Estimate | None:
+        """Take the counters and say what they mean; none if `take` is false."""
+        return self.estimate() if self.take(now, counted) else None
 
     def _watch(self, now: float, load: float) -> None:
         if load <= LOAD_MAX:
@@ -112,36 +146,45 @@ class Estimator:
         else:
             self.is_low_on_capacity = now - self._high_since >= LOAD_MAX_S
 
-    def _estimate(
-        self, load: float, rate: float, cpu_s: float, received: int, counted: Load, last: Load
-    ) -> Estimate:
-        if self._moments is None or received == 0:
-            return Estimate(load=load, received_msg_s=rate, why="no traffic")
-        if self._seconds < SECONDS_MIN:
-            return Estimate(
-                load=load, received_msg_s=rate, why=f"{self._seconds} of {SECONDS_MIN} s measured"
-            )
-        processing_s = cpu_s / received
-        coefficients = None
-        why = None
-        if condition(self._moments.gram) <= CONDITION_MAX:
-            coefficients = self._moments.solve().coefficients
-        else:
-            why = "not enough variation"
-        wait = None
-        if 0 < load < 1:
-            replication = (counted.delivered - last.delivered) / received
-            send_s = (
-                0.0 if coefficients is None else min(coefficients[2], processing_s / max(replication, 1e-9))
-            )
-            law = Replication.fixed(replication)
-            wait = Waiting.of(processing_s - send_s * replication, send_s, law, load).mean_s
+    def estimate(self) -> Estimate | None:
+        """What the last second, and those before it, say; none before there is one."""
+        second = self._second
+        if second is None:
+            return None
+        rate = second.received / second.seconds
+        if self._moments is None or not second.has_traffic:
+            return Estimate(load=second.load, received_msg_s=rate, why="no traffic")
+        coefficients, why = self._own()
+        assumed = None if coefficients is not None else self._assumed(second)
         return Estimate(
-            load=load,
+            load=second.load,
             received_msg_s=rate,
-            processing_s=processing_s,
-            headroom=1 / load if load > 0 else None,
-            mean_wait_s=wait,
+            processing_s=second.processing_s,
+            headroom=1 / second.load,
+            mean_wait_s=_mean_wait_s(second, coefficients or assumed),
             coefficients=coefficients,
+            assumed=assumed,
             why=why,
         )
+
+    def _own(self) -> tuple[tuple[float, ...] | None, str | None]:
+        """The coefficients that this node's traffic shows, or why it does not."""
+        assert self._moments is not None
+        if self._seconds < SECONDS_MIN:
+            return None, f"{self._seconds} of {SECONDS_MIN} s measured"
+        if condition(self._moments.gram) > CONDITION_MAX:
+            return None, "not enough variation"
+        return self._moments.solve().coefficients, None
+
+    def _assumed(self, second: _Second) -> tuple[float, ...] | None:
+        known = self._model.coefficients
+        told_s = sum(a * b for a, b in zip(known, second.factors, strict=True))
+        return tuple(each * second.processing_s / told_s for each in known) if told_s > 0 else None
+
+
+def _mean_wait_s(second: _Second, coefficients: tuple[float, ...] | None) -> float | None:
+    if not 0 < second.load < 1:
+        return None
+    copies, processing_s = second.factors[2], second.processing_s
+    send_s = 0.0 if coefficients is None else min(coefficients[2], processing_s / max(copies, 1e-9))
+    return Waiting.of(processing_s - send_s * copies, send_s, Replication.fixed(copies), second.load).mean_s

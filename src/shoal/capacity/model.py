@@ -4,6 +4,8 @@ import json
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import cache
+from importlib import resources
 from typing import Any
 
 from shoal.capacity.fit import Fit
@@ -14,8 +16,12 @@ FORMS: Mapping[str, tuple[str, ...]] = {
     "filters": ("t_rcv", "t_fltr", "t_tx"),
     # Ours: an index looks at few of the installed filters, and bytes are copied.
     "evaluations": ("t_rcv", "t_eval", "t_tx", "t_byte"),
+    # Ours with many copies: their buffers leave the processor's cache, and a further copy costs more.
+    "crowd": ("t_rcv", "t_eval", "t_tx", "t_crowd"),
 }
 VERSION = 1
+#: The file of the packaged model.
+PACKAGED = "packaged.json"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,6 +73,11 @@ class Model:
             )
 
     @classmethod
+    def packaged(cls) -> "Model":
+        """What a router costs on the machine of `docs/results`: a beginning, to be scaled to yours."""
+        return _packaged()
+
+    @classmethod
     def of(cls, fit: Fit, *, form: str, **facts: Any) -> "Model":
         """The model that a fit makes."""
         errors = fit.standard_errors
@@ -77,7 +88,8 @@ class Model:
         if self.form == "filters":
             return (1.0, load.filters, load.replication)
         looked_at = self.looked_at(load.filters) if load.evaluated is None else load.evaluated
-        return (1.0, looked_at, load.replication, load.size)
+        last = load.replication**2 if self.form == "crowd" else load.size
+        return (1.0, looked_at, load.replication, last)
 
     def looked_at(self, filters: float) -> float:
         """Filters looked at for a message when so many are installed."""
@@ -96,10 +108,10 @@ class Model:
         """B: what one message costs."""
         return sum(a * b for a, b in zip(self.coefficients, self.factors(load), strict=True))
 
-    @property
-    def send_s(self) -> float:
-        """t_tx: what one more copy costs."""
-        return self.coefficients[2]
+    def send_s(self, replication: float) -> float:
+        """t_tx: what a copy costs, on average, where so many are sent."""
+        crowd_s = self.coefficients[3] * replication if self.form == "crowd" else 0.0
+        return self.coefficients[2] + crowd_s
 
     def received_msg_s(self, load: Workload) -> float:
         """Messages that the node can receive in a second: 1/B."""
@@ -136,3 +148,8 @@ class Model:
             return cls(**told)
         except (KeyError, TypeError, AttributeError, ValueError) as error:
             raise ValueError(f"this is no capacity model of version {VERSION}: {error}") from error
+
+
+@cache
+def _packaged() -> Model:
+    return Model.from_json((resources.files("shoal.capacity") / PACKAGED).read_text(encoding="utf-8"))

@@ -6,7 +6,7 @@ import json as json_text
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -16,6 +16,8 @@ from rich.console import Console
 
 from shoal.capacity import Estimate, Estimator, Model, Replication, Waiting, Workload
 from shoal.capacity.estimator import Load
+from shoal.cli.connection import Domain, Interface, Url, connect
+from shoal.cli.message_text import printable
 from shoal.cli.pipeline import (
     Conf,
     Json,
@@ -28,10 +30,14 @@ from shoal.cli.pipeline import (
     told_plainly,
 )
 from shoal.cli.pipeline import pairs as _pairs
-from shoal.errors import LinkError, StoreUnavailableError
+from shoal.errors import LinkError, NoReplyError, RemoteError, StoreUnavailableError
 
 if TYPE_CHECKING:
+    from shoal import Bus
     from shoal.spark.pipelines.capacity import Capacity
+
+#: How long a node of the name that was given has time to answer.
+ASK_S = 5.0
 
 app = typer.Typer(
     help="What a node can carry: fit the model to measurements, predict from it, watch a daemon.",
@@ -144,30 +150,71 @@ def _show(found: "Capacity") -> None:
 
 @app.command("live")
 def live(
-    daemon: Annotated[str, typer.Argument(help="The daemon's HTTP address: http://127.0.0.1:7480.")],
+    daemon: Annotated[
+        str,
+        typer.Argument(help="A daemon or a store, by its name, or its HTTP address: http://127.0.0.1:7480."),
+    ],
     seconds: Annotated[
         float | None, typer.Option(min=1.0, help="Seconds to watch; without it, until Ctrl-C.")
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print a line of JSON each second.")] = False,
+    url: Url = None,
+    domain: Domain = None,
+    interface: Interface = None,
 ) -> None:
-    """Watch what a running daemon can carry, by its own counters, once a second."""
-    with told_plainly("capacity live", needs_spark=False):
+    """Watch what a running daemon or store can carry, by its own counters, once a second."""
+    with told_plainly("capacity live", needs_spark=False), _asking(daemon, url, domain, interface) as ask:
         estimator = Estimator()
         began = time.monotonic()
         for second in itertools.count():
-            status = _status(daemon)
+            status = ask()
             if (own := status.get("capacity")) is not None:
-                # The daemon has watched itself for longer.
+                # It has watched itself for longer.
                 is_low = bool(own.pop("low"))
                 found: Estimate | None = Estimate(**own)
             else:
-                found = estimator.update(time.monotonic(), Load.of_status(status))
+                found = (
+                    estimator.update(time.monotonic(), Load.of_status(status)) if "load" in status else None
+                )
                 is_low = estimator.is_low_on_capacity
             if found is not None:
                 typer.echo(json_text.dumps(asdict(found)) if json else _line(found, is_low))
             if seconds is not None and time.monotonic() - began >= seconds:
                 return
             time.sleep(max(0.0, began + second + 1 - time.monotonic()))
+
+
+@contextlib.contextmanager
+def _asking(
+    daemon: str, url: str | None, domain: str | None, interface: str | None
+) -> Iterator[Callable[[], dict[str, Any]]]:
+    """Asks a daemon or store for its status: over HTTP, or over the bus by its name."""
+    if "://" in daemon:
+        yield lambda: _status(daemon)
+        return
+    with connect(url, domain, interface, asks=True) as bus:
+        yield lambda: _status_of(bus, daemon)
+
+
+def _status_of(bus: "Bus", name: str) -> dict[str, Any]:
+    """The status of the first node of this name that answers."""
+    from shoal.monitor.answers import TOPIC
+
+    deadline = time.monotonic() + ASK_S
+    names: set[str] = set()
+    # A node that is asked too early is not known yet: ask until the time is over.
+    while (left_s := deadline - time.monotonic()) > 0:
+        bus.wait_for_subscribers(TOPIC, timeout_s=left_s)
+        with contextlib.suppress(NoReplyError, RemoteError):
+            for answer in bus.request_many(TOPIC, timeout_s=max(0.1, min(left_s, 1.0))):
+                status = answer.body if isinstance(answer.body, dict) else {}
+                if status.get("name") == name:
+                    return status
+                names.add(printable(str(status.get("name"))))
+    raise LinkError(
+        f"no daemon or store called {name!r} answered within {ASK_S:g} s. There are: "
+        f"{', '.join(sorted(names)) or 'none'}"
+    )
 
 
 def _status(daemon: str) -> dict[str, Any]:
@@ -190,15 +237,19 @@ def _line(found: Estimate, is_low: bool) -> str:
     if found.mean_wait_s is not None:
         parts.append(f"mean wait {found.mean_wait_s * 1e6:.3g} µs")
     if found.coefficients is not None:
-        names = ("t_rcv", "t_eval", "t_tx", "t_byte")
-        parts += [
-            f"{name} {value * 1e6:.3g} µs" for name, value in zip(names, found.coefficients, strict=True)
-        ]
+        parts += _costs(found.coefficients)
     if found.why is not None:
         parts.append(found.why)
+    if found.assumed is not None:
+        parts.append("assumed " + " ".join(_costs(found.assumed)))
     if is_low:
         parts.append("LOW: above 80 % for 30 s")
     return " · ".join(parts)
+
+
+def _costs(coefficients: Iterable[float]) -> list[str]:
+    names = ("t_rcv", "t_eval", "t_tx", "t_byte")
+    return [f"{name} {value * 1e6:.3g} µs" for name, value in zip(names, coefficients, strict=True)]
 
 
 @app.command("predict")
@@ -221,8 +272,9 @@ def predict(
         chosen = Model.from_json(model.read_text(encoding="utf-8"))
         work = Workload(filters=filters, replication=replication, size=size)
         processing_s = chosen.processing_s(work)
-        fixed_s = processing_s - replication * chosen.send_s
-        waiting = Waiting.of(fixed_s, chosen.send_s, Replication.parse(law, replication), load)
+        send_s = chosen.send_s(replication)
+        fixed_s = processing_s - replication * send_s
+        waiting = Waiting.of(fixed_s, send_s, Replication.parse(law, replication), load)
         outside = chosen.outside(work)
     figures = {
         "processing_us": processing_s * 1e6,

@@ -142,7 +142,7 @@ def _retention(record: list[str], keep: list[str], keep_bytes: list[str]) -> dic
 
 def _run(store_config: Any, connection: Any) -> None:
     from shoal.store import Store
-    from shoal.store.answering import answer_for
+    from shoal.store.answering import StoreAnswers
 
     # Each reader of history takes a descriptor.
     raise_descriptor_limit()
@@ -150,11 +150,12 @@ def _run(store_config: Any, connection: Any) -> None:
     logging.getLogger("shoal.store").setLevel(logging.INFO)
     ended = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: ended.set())
-    with Store(store_config, connection) as running, contextlib.closing(answer_for(running)):
+    with Store(store_config, connection) as running, contextlib.closing(StoreAnswers(running)) as answers:
         try:
             typer.echo(f"shoal store: {_described(running)}", err=True)
             while not ended.is_set():
                 running.wait(0.2)
+                answers.turn()
         except KeyboardInterrupt:
             typer.echo("shoal store: closing", err=True)
 

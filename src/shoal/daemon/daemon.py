@@ -20,7 +20,7 @@ from shoal.link.events import LinkDown, LinkUp
 from shoal.messages import daemon as notices
 from shoal.messages import link as link_notices
 from shoal.monitor.backlogs import store_status
-from shoal.monitor.capacity import CapacityLow, CapacityRegained, CapacityWatch
+from shoal.monitor.capacity import CapacityWatch
 from shoal.monitor.load import load_status, totals
 from shoal.monitor.process import process_status
 from shoal.system import processor_s
@@ -57,7 +57,7 @@ class Daemon:
         self._parts = Parts()
         self._cpu = (0.0, self._began_s)
         self._send_away_at = 0.0
-        self._capacity = CapacityWatch()
+        self._capacity = CapacityWatch(config.name)
         self.bus = Bus(config.connection)
         #: Decides which programs are let in; only a daemon that registers has one.
         self.guard = self._guard_of(config)
@@ -189,7 +189,8 @@ class Daemon:
             if not self._closed:
                 self._links.turn()
                 self._send_away()
-                self._note_capacity(self._capacity.turn(time.monotonic(), self._counted))
+                if (found := self._capacity.turn(time.monotonic(), self._counted)) is not None:
+                    self.bus._connection.events.add(found)
 
     def close(self, linger_s: float = LINGER_S) -> None:
         """Close everything, after waiting for those who lack something. Closing again does nothing."""
@@ -259,14 +260,6 @@ class Daemon:
     def _counted(self) -> dict[str, Any]:
         """What capacity is estimated from."""
         return {"load": totals(self.bus.stats()), "cpu_s": processor_s(), "store": self._parts.find("store")}
-
-    def _note_capacity(self, event: CapacityLow | CapacityRegained | None) -> None:
-        name = self.config.name
-        match event:
-            case CapacityLow(load, rate):
-                notices.CAPACITY_LOW(name=name, load=load, rate=rate).log(log)
-            case CapacityRegained(load):
-                notices.CAPACITY_REGAINED(name=name, load=load).log(log)
 
     def _trouble(self) -> list[str]:
         trouble = ["closed"] if self._closed else self._links.trouble()

@@ -1,40 +1,27 @@
-"""What a daemon says of its own capacity, from its counters, once a second."""
+"""What a daemon or a store says of its own capacity, from its counters, once a second."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
-from shoal.capacity import Estimate, Estimator
+from shoal.bus.events import CapacityLow, CapacityRegained
+from shoal.capacity import Estimator
 from shoal.capacity.estimator import Load
 
 EVERY_S = 1.0
 
 
-@dataclass(frozen=True, slots=True)
-class CapacityLow:
-    """The process used more than 80 % of a core for 30 s."""
-
-    #: The share of a core in the last second.
-    load: float
-    #: Messages received in the last second.
-    received_msg_s: float
-
-
-@dataclass(frozen=True, slots=True)
-class CapacityRegained:
-    """The load is lower again."""
-
-    #: The share of a core in the last second.
-    load: float
-
-
 class CapacityWatch:
-    """Call `turn` as often as you like: it looks at the counters once a second. Not thread-safe."""
+    """Call `turn` as often as you like: it looks at the counters once a second. Not thread-safe.
 
-    def __init__(self) -> None:
+    Args:
+        name: what the daemon or store is called, for its events.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
         self._estimator = Estimator()
         self._next_at = float("-inf")
-        self._last: Estimate | None = None
         self._is_low = False
 
     def turn(
@@ -44,15 +31,16 @@ class CapacityWatch:
         if now < self._next_at:
             return None
         self._next_at = now + EVERY_S
-        found = self._estimator.update(now, Load.of_status(counted()))
-        if found is None:
+        if not self._estimator.take(now, Load.of_status(counted())):
             return None
-        self._last = found
         before, self._is_low = self._is_low, self._estimator.is_low_on_capacity
-        if self._is_low and not before:
-            return CapacityLow(found.load, found.received_msg_s)
-        return CapacityRegained(found.load) if before and not self._is_low else None
+        if before == self._is_low or (found := self._estimator.estimate()) is None:
+            return None
+        if self._is_low:
+            return CapacityLow(self._name, found.load, found.received_msg_s)
+        return CapacityRegained(self._name, found.load)
 
     def status(self) -> dict[str, Any] | None:
         """The last estimate, and whether capacity is low; none before there is one."""
-        return None if self._last is None else {**asdict(self._last), "low": self._is_low}
+        found = self._estimator.estimate()
+        return None if found is None else {**asdict(found), "low": self._is_low}

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from shoal.capacity import Estimator
+from shoal.capacity import Estimator, Model
 from shoal.capacity.estimator import Load
 
 T_RCV, T_EVAL, T_TX, T_BYTE = 2e-6, 3e-8, 5e-7, 2e-10
@@ -50,6 +50,24 @@ def test_steady_traffic_says_that_it_does_not_vary_enough() -> None:
     assert found.why == "not enough variation"
     # What a message costs is known all the same.
     assert found.processing_s == pytest.approx(T_RCV + 10 * T_EVAL + 2 * T_TX + 256 * T_BYTE, rel=1e-6)
+
+
+def test_until_the_traffic_varied_the_packaged_model_is_assumed_and_scaled_to_this_node() -> None:
+    model = Model(form="evaluations", coefficients=(4e-6, 6e-8, 1e-6, 4e-10))
+    for seconds, why in ((3, "2 of 10 s measured"), (60, "not enough variation")):
+        found = run(Estimator(model), seconds, vary=False)
+        # This node is twice as fast as the one that the model is of.
+        assert found.assumed == pytest.approx((T_RCV, T_EVAL, T_TX, T_BYTE), rel=1e-6)
+        assert (found.coefficients, found.why) == (None, why)
+        assert found.mean_wait_s > 0
+    assert run(Estimator(model), 60, vary=True).assumed is None
+
+
+def test_the_packaged_model_is_one_of_a_router() -> None:
+    model = Model.packaged()
+    assert (model.contestant, model.form) == ("routed", "evaluations")
+    assert model.coefficients[0] > 0
+    assert model.coefficients[2] > 0
 
 
 def test_a_quiet_node_says_so() -> None:

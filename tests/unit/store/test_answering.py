@@ -4,11 +4,14 @@ import contextlib
 import uuid
 from pathlib import Path
 
+import pytest
+
 import shoal
 from shoal.config import ConnectionConfig
 from shoal.monitor.answers import TOPIC
+from shoal.monitor.capacity import CapacityWatch
 from shoal.store import Store
-from shoal.store.answering import answer_for
+from shoal.store.answering import StoreAnswers
 from shoal.store.config import resolve
 
 
@@ -17,13 +20,28 @@ def test_a_store_answers_who_is_there_with_its_queues(tmp_path: Path) -> None:
     config = resolve(tmp_path, ("prices/>",), segment_bytes=1 << 20)
     with (
         Store(config, ConnectionConfig(scheme="inproc", domain=domain)) as store,
-        contextlib.closing(answer_for(store)),
+        contextlib.closing(StoreAnswers(store)) as answers,
         shoal.connect(f"inproc://{domain}") as bus,
     ):
         bus.queue("orders").send("one", timeout_s=10.0)
         bus.wait_for_subscribers(TOPIC, timeout_s=10.0)
+        answers.turn()
         (answer,) = bus.request_many(TOPIC, timeout_s=10.0)
     told = answer.body
     assert (told["name"], told["roles"]) == (store.name, ["store"])
     assert told["store"]["record"] == ["prices/>"]
+    assert "capacity" in told
     assert [queue["name"] for queue in told["store"]["queues"]] == ["orders"]
+
+
+def test_a_load_that_is_high_for_long_is_an_event_of_the_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    low = shoal.CapacityLow("desk", 0.93, 120_000.0)
+    monkeypatch.setattr(CapacityWatch, "turn", lambda *_: low)
+    config = resolve(tmp_path, name="desk")
+    connection = ConnectionConfig(scheme="inproc", domain=uuid.uuid4().hex)
+    with Store(config, connection) as store, contextlib.closing(StoreAnswers(store)) as answers:
+        answers.turn()
+        assert low in list(store._bus.events(timeout_s=0))
+    assert "SHOAL-5008" in caplog.text

@@ -11,6 +11,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from shoal.capacity import Model, Moments, Workload
+from shoal.capacity.model import FORMS
 from shoal.errors import ConfigError
 from shoal.spark.pipelines import common
 
@@ -74,7 +75,7 @@ class Capacity:
 
     Attributes:
         run: which run.
-        models: for each contestant and kind both forms, the one that predicts better first.
+        models: for each contestant and kind every form, the one that predicts better first.
         cells: what was measured.
         dropped: samples without all that is needed.
         invalid: samples of cells that broke the study's rules; they are left out.
@@ -208,7 +209,8 @@ def _factors(form: str) -> "list[Column]":
     one = f.lit(1.0)
     if form == "filters":
         return [one, (f.col("n") + f.col("r")).cast("double"), f.col("r").cast("double")]
-    return [one, f.col("evaluated"), f.col("r").cast("double"), f.col("size").cast("double")]
+    last = f.col("r") * f.col("r") if form == "crowd" else f.col("size")
+    return [one, f.col("evaluated"), f.col("r").cast("double"), last.cast("double")]
 
 
 def _moments(cells: "DataFrame", form: str) -> dict[tuple[str, str], Moments]:
@@ -230,7 +232,7 @@ def _moments(cells: "DataFrame", form: str) -> dict[tuple[str, str], Moments]:
 
 def _models(measured: "DataFrame", cells: Iterable[Cell]) -> Iterable[Model]:
     every = list(cells)
-    moments = {form: _moments(measured, form) for form in ("filters", "evaluations")}
+    moments = {form: _moments(measured, form) for form in FORMS}
     for contestant, kind in sorted(moments["filters"]):
         own = [
             cell for cell in every if (cell.contestant, cell.kind) == (contestant, kind) and not cell.equal
@@ -251,7 +253,7 @@ def _models(measured: "DataFrame", cells: Iterable[Cell]) -> Iterable[Model]:
                 contestant=contestant,
                 kind=kind,
                 fitted=ranges,
-                evaluated=tuple(sorted(table.items())) if form == "evaluations" else (),
+                evaluated=() if form == "filters" else tuple(sorted(table.items())),
             )
             for form in moments
         ]
