@@ -1,17 +1,18 @@
 """An agent: runs registered roles on its host for a coordinator that knows the secret, and nothing else."""
 
 import logging
-import queue
 import re
 import socket
+import threading
 import time
+from collections import deque
 from contextlib import ExitStack
 from typing import Any
 
 import shoal
 from shoal.errors import ProcessFailedError
 from shoal.processes.worker import Worker
-from shoal_bench.frames import Channel, FrameRefusedError
+from shoal_bench.frames import FRAME_BYTES_MAX, Channel, FrameRefusedError
 from shoal_bench.roles import RoleRefusedError, parse
 
 log = logging.getLogger(__name__)
@@ -21,8 +22,8 @@ SILENT_S = 10.0
 ANNOUNCE_S = 0.5
 TURN_S = 0.05
 WORKERS_MAX = 64
-#: Frames that wait; more are dropped.
-FRAMES_MAX = 1000
+#: Frames that wait, and their bytes; more are dropped.
+FRAMES_MAX, FRAMES_BYTES_MAX = 1000, 8 << 20
 #: Refused frames that are logged in a period.
 REFUSED_LINES_MAX, REFUSED_PERIOD_S = 10, 60.0
 NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -33,6 +34,45 @@ def topic(agent: str, way: str) -> str:
     return f"bench/agents/{agent}/{way}"
 
 
+class Waiting:
+    """Frames that wait to be read, a bounded number of bytes. May be shared between threads."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._frames: deque[bytes] = deque()
+        self._bytes = self._dropped = 0
+
+    def put(self, frame: object) -> None:
+        """Add a frame, unless there is no room for it."""
+        with self._changed:
+            if (
+                not isinstance(frame, bytes)
+                or len(frame) > FRAME_BYTES_MAX
+                or len(self._frames) >= FRAMES_MAX
+                or self._bytes + len(frame) > FRAMES_BYTES_MAX
+            ):
+                self._dropped += 1
+            else:
+                self._frames.append(frame)
+                self._bytes += len(frame)
+            self._changed.notify()
+
+    def take(self, timeout_s: float) -> list[bytes]:
+        """What waits; waits for it for a moment if nothing does."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._frames or self._dropped, timeout_s)
+            taken = list(self._frames)
+            self._frames.clear()
+            self._bytes = 0
+            return taken
+
+    def take_dropped(self) -> int:
+        """How many there was no room for since the last call."""
+        with self._changed:
+            dropped, self._dropped = self._dropped, 0
+            return dropped
+
+
 class Agent:
     """One agent at a control domain. Call `turn` again and again."""
 
@@ -41,7 +81,7 @@ class Agent:
             raise ValueError(f"a name has letters, digits, - and _, at most 64, not {name!r}")
         self._bus, self._name, self._secret, self._address = bus, name, secret, address
         self._within = () if cpus is None else ("taskset", "-c", cpus)
-        self._frames: queue.Queue[object] = queue.Queue(FRAMES_MAX)
+        self._frames = Waiting()
         self._channel = Channel(secret, name, is_agent=True)
         self._workers: dict[str, tuple[Worker, ExitStack, int]] = {}
         self._heard_at = self._announced_at = float("-inf")
@@ -51,19 +91,16 @@ class Agent:
         bus.subscribe(topic(name, "in"), self._arrived)
 
     def _arrived(self, message: shoal.Message) -> None:
-        try:
-            self._frames.put_nowait(message.body)
-        except queue.Full:
-            log.warning("Dropped a frame: %d wait already.", FRAMES_MAX)
+        self._frames.put(message.body)
 
     def turn(self, now: float) -> None:
         """Handle what came, forward what workers said, announce this agent while it is free."""
-        try:
-            self.handle(now, self._frames.get(timeout=TURN_S))
-            while True:
-                self.handle(now, self._frames.get_nowait())
-        except queue.Empty:
-            pass
+        for frame in self._frames.take(TURN_S):
+            self.handle(now, frame)
+        if dropped := self._frames.take_dropped():
+            self._refuse(
+                now, FrameRefusedError(f"{dropped} came while {FRAMES_MAX} waited, or were too long")
+            )
         self._forward()
         if self._channel.peer and now - self._heard_at > SILENT_S:
             log.warning("The coordinator is silent for %g s: ending its session.", SILENT_S)

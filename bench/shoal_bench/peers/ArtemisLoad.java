@@ -1,7 +1,7 @@
 // Publishers and subscribers of one cell of the FioranoMQ study, through Artemis's own Java client (see artemis_load.py).
 //
 // Standard input says what to do, a line each with tabs between: seconds, every_s, publishers, size; then `subscribe TOPIC SELECTOR`,
-// `idle TOPIC SELECTOR` and `message TOPIC CORRELATION NAME=VALUE…`; `ready` ends the plan, and the next line begins the run.
+// `beside TOPIC SELECTOR` (on the same connection as the subscriber before it), `idle TOPIC SELECTOR` and `message TOPIC CORRELATION NAME=VALUE…`; `ready` ends the plan, and the next line begins the run.
 // Each interval it prints how many messages were sent and received. Messages are made before the run.
 
 import java.io.BufferedReader;
@@ -35,10 +35,15 @@ public class ArtemisLoad {
         var idle = new ArrayList<Session>();
         var messages = new ArrayList<String[]>();
         int idles = 0;
+        Session last = null;
         for (String line = told.readLine(); !line.equals("ready"); line = told.readLine()) {
             String[] words = line.split("\t", -1);
             switch (words[0]) {
-                case "subscribe" -> subscribe(session(factory, connections), words);
+                case "subscribe" -> {
+                    last = session(factory, connections);
+                    subscribe(last, words);
+                }
+                case "beside" -> subscribe(last, words);
                 case "idle" -> {
                     if (idle.size() < IDLE_CONNECTIONS) {
                         idle.add(session(factory, connections));

@@ -112,7 +112,8 @@ def plan(cell: Cell, seconds: float, every_s: float) -> Iterator[str]:
     yield "\t".join(map(str, (seconds, every_s, cell.publishers, cell.size, cell.r)))
     for word, groups in (("subscribe", cell.matching), ("idle", cell.idle)):
         for group in groups:
-            yield from [f"{word}\t{_address(group.topic)}\t{selector(group)}"] * group.count
+            first, *others = (f"{_address(topic)}\t{selector(group)}" for topic in group.topics)
+            yield from [f"{word}\t{first}", *(f"beside\t{other}" for other in others)] * group.count
     for topic, headers in cell.messages():
         named = [f"{name}={value}" for name, value in headers.get("properties", {}).items()]
         yield "\t".join(["message", _address(topic), headers.get("correlation_id", ""), *named])

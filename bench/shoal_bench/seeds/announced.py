@@ -1,6 +1,7 @@
 """What the FioranoMQ study only announces (its section 5): waiting times, and clusters of servers."""
 
 import contextlib
+import socket
 from dataclasses import dataclass
 from itertools import product
 from statistics import mean
@@ -9,7 +10,6 @@ from typing import Any
 from shoal.capacity import Replication, Waiting
 from shoal.processes.daemon import DaemonProcess
 from shoal.processes.worker import Worker
-from shoal_bench.norm import free_port
 from shoal_bench.seeds.cell import Cell, Group
 from shoal_bench.seeds.frame import NOT_JUDGED, Note, Reading, Site, Trial
 from shoal_bench.seeds.rig import deltas
@@ -159,7 +159,7 @@ def cluster(quick: bool) -> list[Cluster]:
 
 def measure_cluster(trial: Cluster, _contestant: str, site: Site, _note: Note) -> Reading:
     """Publish through all daemons as fast as they take it; all processes share this machine's cores."""
-    ports = [free_port() for _ in range(trial.daemons)]
+    ports = _free_ports(trial.daemons)
     seconds = site.rig.seconds
     with contextlib.ExitStack() as stack:
         daemons = [stack.enter_context(DaemonProcess(_file(number, ports))) for number in range(len(ports))]
@@ -182,4 +182,14 @@ def _file(number: int, ports: list[int]) -> str:
     """The file of one daemon: it connects to those before it."""
     links = [f'[link.door]\nlisten = "tcp://127.0.0.1:{ports[number]}"\n']
     links += [f'[link.to{other}]\nurl = "tcp://127.0.0.1:{ports[other]}"\n' for other in range(number)]
-    return f'name = "cluster-{number}"\n' + "".join(links)
+    # As the study's server did, a daemon waits for a slow receiver.
+    return f'name = "cluster-{number}"\n[connection]\nwhen_slow = "wait"\n' + "".join(links)
+
+
+def _free_ports(count: int) -> list[int]:
+    """Ports that nobody listens at, all different."""
+    with contextlib.ExitStack() as stack:
+        probes = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for probe in probes:
+            probe.bind(("127.0.0.1", 0))
+        return [int(probe.getsockname()[1]) for probe in probes]

@@ -10,16 +10,15 @@ TOPIC = "seeds/load"
 
 @dataclass(frozen=True, kw_only=True)
 class Group:
-    """Subscribers that want the same: one filter, installed `count` times."""
+    """Subscribers that want the same: one filter, installed `count` times.
+
+    With several topics each of them has a subscriber for every topic, on one connection.
+    """
 
     count: int
-    topic: str = TOPIC
+    topics: tuple[str, ...] = (TOPIC,)
     selector: str | None = None
     correlation: str | None = None
-
-    def wants(self, topic: str) -> bool:
-        """Whether it subscribes to a topic; its own may end with a wildcard."""
-        return self.topic == topic or (self.topic.endswith("/*") and topic.startswith(self.topic[:-1]))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,6 +61,10 @@ class Cell(Trial):
     @classmethod
     def from_json(cls, told: dict[str, Any]) -> "Cell":
         """What `to_json` gave."""
-        groups = {key: tuple(Group(**group) for group in told[key]) for key in ("matching", "idle")}
+        groups = {key: tuple(map(_group, told[key])) for key in ("matching", "idle")}
         listed = {key: tuple(told[key]) for key in ("topics", "correlations", "properties")}
         return cls(**{**told, **groups, **listed})
+
+
+def _group(told: dict[str, Any]) -> Group:
+    return Group(**{**told, "topics": tuple(told["topics"])})

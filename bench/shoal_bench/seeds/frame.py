@@ -133,6 +133,11 @@ class Experiment(Generic[T]):
     published: Callable[[T], float | None] = lambda _: None
     #: The contestants that can have their node and their load on hosts of agents.
     remote: tuple[str, ...] = ()
+    #: In a quick run peers take part in the first and the last cell only.
+    peers_at_ends: bool = False
+    #: How often a quick run runs each cell of the first contestant, in turns with the others. The speed of a
+    #: machine changes within minutes: cells that are compared with each other must not be of one moment.
+    rounds: int = 1
     #: What the experiment itself cannot do without.
     needs: tuple[Need, ...] = ()
 

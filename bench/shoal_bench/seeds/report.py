@@ -214,6 +214,10 @@ def _axes() -> "tuple[Figure, Any]":
 
 
 def _svg(figure: "Figure") -> str:
+    from matplotlib import rc_context
+
     text = io.StringIO()
-    figure.savefig(text, format="svg", metadata={"Date": None})
+    # Letters stay text: as paths they are most of the page.
+    with rc_context({"svg.fonttype": "none"}):
+        figure.savefig(text, format="svg", metadata={"Date": None})
     return text.getvalue()[text.getvalue().index("<svg") :]

@@ -57,7 +57,7 @@ class Plan:
     @property
     def cell_s(self) -> float:
         """How long a cell runs."""
-        return self.seconds or (3.0 if self.quick else 100.0 if self.published else 10.0)
+        return self.seconds or (2.0 if self.quick else 100.0 if self.published else 10.0)
 
     def rig(self) -> Rig:
         """The rig for it."""
@@ -107,9 +107,9 @@ class Result:
         values = [value for run in self.runs if (value := run.figures[name]) is not None]
         return mean(values) if values else None
 
-    def bodies(self, run: str) -> Iterator[dict[str, Any]]:
-        """What goes into the store: each second of a run, or its figures."""
-        for rep, reading in enumerate(self.runs, start=1):
+    def bodies(self, run: str, first: int = 0) -> Iterator[dict[str, Any]]:
+        """What goes into the store, from a run on: each second of it, or its figures."""
+        for rep, reading in enumerate(self.runs[first:], start=first + 1):
             named = {
                 "v": 1,
                 "run": run,
@@ -155,11 +155,15 @@ def jobs(experiments: list[Experiment[Any]], plan: Plan, skipped: Skipped) -> li
         present = availability.present(
             wanted, experiment.peers, partial(_peer_skipped, skipped, experiment.name)
         )
-        found += [
-            Job(experiment, trial, contestant)
-            for trial in experiment.cells(plan.quick)[: plan.cells_max]
-            for contestant in (experiment.remote if plan.hosts else (*experiment.contestants, *present))
-        ]
+        trials = experiment.cells(plan.quick)[: plan.cells_max]
+        own = experiment.remote if plan.hosts else experiment.contestants
+        peers = () if plan.hosts else tuple(present)
+        at_ends = plan.quick and experiment.peers_at_ends
+        for at, trial in enumerate(trials):
+            beside = peers if at in (0, len(trials) - 1) or not at_ends else ()
+            found += [Job(experiment, trial, contestant) for contestant in (*own, *beside)]
+        if plan.quick and plan.cells_max is None:
+            found += [Job(experiment, trial, own[0]) for trial in trials] * (experiment.rounds - 1)
     return found
 
 
@@ -176,7 +180,7 @@ def run(
     """Run all cells and return their figures; the samples are in the plan's store afterwards."""
     name = f"{datetime.now(UTC):%Y%m%d-%H%M%S}"
     work = jobs(experiments, plan, skipped)
-    results: list[Result] = []
+    results: dict[tuple[str, ...], Result] = {}
     began, work_s = time.monotonic(), len(work) * (plan.cell_s + START_S)
     with _store(plan.store) as bus, _agents(plan) as hosts, Site(plan.rig(), hosts, plan.hours) as site:
         if plan.strict and not plan.hosts:
@@ -194,26 +198,28 @@ def run(
                 follow(what.rstrip(), len(work), done, left_s)
 
             note("")
-            result = _run_job(job, plan, site, note)
-            results.append(result)
-            _keep(bus, name, result)
-        before = site.busy_before
-    summary = _summary(name, plan, experiments, results, time.monotonic() - began)
+            key = (job.experiment.name, job.trial.name, job.contestant)
+            result = results.setdefault(key, Result(job.experiment, job.trial, job.contestant))
+            before = len(result.runs)
+            _run_job(result, plan, site, note)
+            _keep(bus, name, result, before)
+        was_busy = site.busy_before
+    summary = _summary(name, plan, experiments, [*results.values()], time.monotonic() - began)
     judged = [gate.to_dict() for gate in gates(summary["experiments"])]
-    return {**summary, "busy_before": before, "gates": judged}
+    return {**summary, "busy_before": was_busy, "gates": judged}
 
 
-def _run_job(job: Job, plan: Plan, site: Site, note: Callable[[str], None]) -> Result:
-    result = Result(job.experiment, job.trial, job.contestant)
+def _run_job(result: Result, plan: Plan, site: Site, note: Callable[[str], None]) -> None:
     while True:
         try:
-            result.runs.append(job.experiment.measure(job.trial, job.contestant, site, note))
+            reading = result.experiment.measure(result.trial, result.contestant, site, note)
         except (shoal.errors.ProcessFailedError, ExperimentError) as error:
             # The cells after it may still be worth their time.
             result.failure = str(error)
-            return result
+            return
+        result.runs.append(reading)
         if not plan.published or is_enough(result.reached()):
-            return result
+            return
 
 
 @contextmanager
@@ -236,10 +242,10 @@ def _store(directory: Path) -> Iterator[shoal.Bus]:
         yield bus
 
 
-def _keep(bus: shoal.Bus, name: str, result: Result) -> None:
-    """Publish a cell's samples; they are on disk when this returns."""
+def _keep(bus: shoal.Bus, name: str, result: Result, first: int) -> None:
+    """Publish a cell's samples, from a run on; they are on disk when this returns."""
     cell = f"{result.experiment.name}-{result.trial.name}".replace("/", "-")
-    for body in result.bodies(name):
+    for body in result.bodies(name, first):
         bus.publish(f"bench/{name}/{cell}/local/{result.contestant}", body, persistent=True, window=100)
     bus.flush(STORED_S)
 

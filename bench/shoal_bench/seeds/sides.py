@@ -69,7 +69,10 @@ def load(options: dict[str, Any], report: Report) -> Mapping[str, Any]:
     cell, urls = Cell.from_json(options["cell"]), itertools.cycle(options["urls"])
     with ExitStack() as stack:
         readers = [
-            _subscribed(stack, next(urls), group) for group in cell.matching for _ in range(group.count)
+            reader
+            for group in cell.matching
+            for _ in range(group.count)
+            for reader in _subscribed(stack, next(urls), group)
         ]
         # Subscribers that get nothing share connections: what they cost the node are their filters.
         every = [group for group in cell.idle for _ in range(group.count)]
@@ -107,14 +110,10 @@ def publishers(options: dict[str, Any], report: Report) -> Mapping[str, Any]:
     with ExitStack() as stack:
         buses = [stack.enter_context(_group(options)) for _ in range(cell.publishers)]
         for bus, topic in itertools.product(buses, cell.topics):
-            wanting = sum(any(group.wants(topic) for group in host) for host in hosts)
+            wanting = sum(any(topic in group.topics for group in host) for host in hosts)
             if not bus.wait_for_subscribers(topic, wanting, READY_S):
                 raise ExperimentError(f"fewer than {wanting} receivers of {topic} came within {READY_S:g} s")
         senders = [_Sender(bus, cell) for bus in buses]
-        for sender in senders:
-            sender.warm_up()
-        for bus in buses:
-            bus.flush(READY_S)
         report(1)
         wait_told(CELL_S)
         used, began, samples = CpuClock(), time.monotonic(), []
@@ -157,7 +156,7 @@ def receivers(options: dict[str, Any], report: Report) -> Mapping[str, Any]:
     idle = [group for group in cell.idle for _ in range(group.count)]
     with ExitStack() as stack:
         hosts = [(stack.enter_context(_group(options)), groups) for groups in _hosts(cell)]
-        readers = [_subscribe(bus, group) for bus, groups in hosts for group in groups]
+        readers = [reader for bus, groups in hosts for group in groups for reader in _subscribe(bus, group)]
         for (bus, _), group in zip(itertools.cycle(hosts), idle, strict=False):
             _subscribe(bus, group)
         counting = _Counting(readers)
@@ -185,17 +184,24 @@ def _pin(core: int | None) -> None:
         os.sched_setaffinity(0, {core})
 
 
-def _subscribed(stack: ExitStack, url: str, group: Group) -> shoal.Subscription:
+def _subscribed(stack: ExitStack, url: str, group: Group) -> list[shoal.Subscription]:
     bus = stack.enter_context(_client(url))
-    subscription = _subscribe(bus, group)
+    subscriptions = _subscribe(bus, group)
     bus.sync()
-    return subscription
+    return subscriptions
 
 
-def _subscribe(bus: shoal.Bus, group: Group) -> shoal.Subscription:
-    return bus.subscribe(
-        group.topic, selector=group.selector, correlation=group.correlation, queue_bytes_max=QUEUE_BYTES_MAX
-    )
+def _subscribe(bus: shoal.Bus, group: Group) -> list[shoal.Subscription]:
+    """Subscribe to each topic of a group."""
+    return [
+        bus.subscribe(
+            topic,
+            selector=group.selector,
+            correlation=group.correlation,
+            queue_bytes_max=QUEUE_BYTES_MAX,
+        )
+        for topic in group.topics
+    ]
 
 
 class _Sender(threading.Thread):
@@ -210,10 +216,6 @@ class _Sender(threading.Thread):
         self._load = _core.LoadPublisher(bus._connection.node, messages, bytes(cell.size))
         self._seconds = 0.0
         self._failure: Exception | None = None
-
-    def warm_up(self) -> None:
-        """Publish for a moment: members count for the window from their first acknowledgement on."""
-        self._load.run(0.001)
 
     def begin(self, seconds: float) -> None:
         """Publish for so long."""

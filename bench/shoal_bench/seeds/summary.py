@@ -15,8 +15,12 @@ from typing import Any
 from shoal_bench.seeds.report import GATE_HEADS, gate_rows, number
 
 
-def page(results: Sequence[tuple[str, Mapping[str, Any]]], capacity: Mapping[str, Any] | None) -> str:
-    """The page."""
+def page(
+    results: Sequence[tuple[str, Mapping[str, Any]]],
+    capacity: Mapping[str, Any] | None,
+    has_notes: bool = False,
+) -> str:
+    """The page; with a link to notes on gates that the run missed, if there are some."""
     cells = sum(result["cells"] for _, result in results)
     invalid = sum(result["invalid"] for _, result in results)
     minutes = sum(result["took_s"] for _, result in results) / 60
@@ -31,6 +35,8 @@ def page(results: Sequence[tuple[str, Mapping[str, Any]]], capacity: Mapping[str
     if any(before := [result["busy_before"] for _, result in results]):
         parts.append(f"**The machine had other work** ({next(filter(None, before))}): no cell counts.")
     parts += ["## What Shoal has to reach", table(GATE_HEADS, _gates(results))]
+    if has_notes:
+        parts.append("[Gates that the run missed](missed.md), and what the figures show.")
     if capacity is not None:
         parts += ["## The capacity model", _model_words(capacity), _models(capacity)]
     parts.append("Next: [Predict what a node can carry](../how-to/capacity.md).")
@@ -93,7 +99,8 @@ def main(folder: Path, names: Sequence[str]) -> None:
         return json.loads((folder / f"{name}.json").read_text(encoding="utf-8"))
 
     capacity = read("capacity") if (folder / "capacity.json").exists() else None
-    text = page([(name, read(name)) for name in names if (folder / f"{name}.json").exists()], capacity)
+    found = [(name, read(name)) for name in names if (folder / f"{name}.json").exists()]
+    text = page(found, capacity, (folder / "missed.md").exists())
     (folder / "index.md").write_text(text, encoding="utf-8")
 
 

@@ -83,7 +83,9 @@ def jms_loop(quick: bool) -> list[Transfer]:
 
 def jms_lan(quick: bool) -> list[Transfer]:
     """5.5.1-2: JMS from one host to one, two and eight on a 100 Mbit/s LAN, by size."""
-    sizes, widths = ((1024, 4096), (1, 2)) if quick else ((64, 512, 1024, 4096, 16384, 65507), (1, 2, 8))
+    grid = list(product((1, 2, 8), (64, 512, 1024, 4096, 16384, 65507)))
+    if quick:
+        grid = [(1, 4096), (2, 1024), (2, 4096)]
     return [
         Transfer(
             experiment="jms-lan",
@@ -94,7 +96,7 @@ def jms_lan(quick: bool) -> list[Transfer]:
             subscribers=width,
             lan=True,
         )
-        for width, size in product(widths, sizes)
+        for width, size in grid
     ]
 
 

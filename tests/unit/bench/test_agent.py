@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 import shoal
-from shoal_bench.agent import REFUSED_LINES_MAX, SILENT_S, Agent
-from shoal_bench.frames import Channel
+from shoal_bench.agent import FRAMES_BYTES_MAX, FRAMES_MAX, REFUSED_LINES_MAX, SILENT_S, Agent, Waiting
+from shoal_bench.frames import FRAME_BYTES_MAX, Channel
 
 SECRET = b"sixteen bytes or more"
 
@@ -45,6 +45,22 @@ def test_a_flood_of_hostile_frames_does_not_fill_the_log(
     for _ in range(1000):
         agent.handle(0.0, b"x")
     assert agent.refused == 1000
+    assert len(caplog.records) == REFUSED_LINES_MAX
+
+
+def test_frames_that_wait_take_a_bounded_amount_of_memory(
+    agent: Agent, caplog: pytest.LogCaptureFixture
+) -> None:
+    waiting = Waiting()
+    for frame in (b"x" * (FRAME_BYTES_MAX + 1), None, *[b"x" * FRAME_BYTES_MAX] * 20):
+        waiting.put(frame)
+    assert len(waiting.take(0.0)) == FRAMES_BYTES_MAX // FRAME_BYTES_MAX
+    assert waiting.take_dropped() == 2 + 20 - FRAMES_BYTES_MAX // FRAME_BYTES_MAX
+    for _ in range(FRAMES_MAX + 5):
+        agent._frames.put(b"x")
+    agent.turn(0.0)
+    assert agent.refused == FRAMES_MAX + 1
+    assert agent._frames.take(0.0) == []
     assert len(caplog.records) == REFUSED_LINES_MAX
 
 

@@ -97,6 +97,13 @@ def test_whatever_comes_is_refused_by_name(frame: object) -> None:
         fresh()[1].open(frame)
 
 
+@pytest.mark.parametrize("field", ["from", "to", "body", "mac"])
+def test_half_a_character_is_no_frame(field: str) -> None:
+    fields = {"from": "a", "to": "b", "number": 1, "body": "{}", "mac": "c", field: "\ud800"}
+    with pytest.raises(FrameRefusedError, match="no frame"):
+        fresh()[1].open(json.dumps(fields).encode())
+
+
 def test_a_frame_that_is_too_long_is_refused_unread() -> None:
     with pytest.raises(FrameRefusedError, match="no frame"):
         fresh()[1].open(b" " * (FRAME_BYTES_MAX + 1))

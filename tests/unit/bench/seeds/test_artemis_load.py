@@ -14,6 +14,12 @@ def test_every_subscriber_and_message_is_a_line() -> None:
     assert lines[-2:] == ["message\tseeds.load\t\tid=#0", "ready"]
 
 
+def test_subscribers_of_many_topics_share_a_connection_for_each_copy() -> None:
+    cell = Cell(experiment="e", name="c", matching=(Group(count=2, topics=("a/1", "a/2")),), r=2)
+    lines = list(plan(cell, 1.0, 1.0))
+    assert lines[1:5] == ["subscribe\ta.1\t", "beside\ta.2\t"] * 2
+
+
 def test_correlation_ids_become_selectors() -> None:
     assert selector(Group(count=1, correlation="#4")) == "JMSCorrelationID = '#4'"
     assert (

@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 
 from shoal_bench.seeds import catalogue, fiorano, published, rig
-from shoal_bench.seeds.cell import Cell, Group
+from shoal_bench.seeds.cell import Cell
 
 
 @pytest.mark.parametrize("quick", [True, False])
@@ -59,7 +59,7 @@ def test_of_an_even_number_of_properties_two_are_in_the_middle() -> None:
 
 def test_each_message_of_the_select_experiment_is_for_one_subscriber() -> None:
     for cell in fiorano.select(False):
-        wanted = [group.selector or group.correlation or group.topic for group in cell.matching]
+        wanted = [group.selector or group.correlation or group.topics for group in cell.matching]
         assert len(set(wanted)) == cell.n + 1
         assert cell.r == 1
 
@@ -100,7 +100,13 @@ def test_published_figures_are_those_that_the_texts_state() -> None:
     assert (topics["t20-r5"], topics["t1-r1"], topics["t1000-r1"]) == (35_000, None, None)
 
 
-def test_a_wildcard_wants_the_topics_under_it() -> None:
-    assert Group(count=1, topic="a/b/*").wants("a/b/7")
-    assert not Group(count=1, topic="a/b/*").wants("a/c/7")
-    assert Group(count=1, topic="a/b").wants("a/b")
+def test_r_subscribers_are_registered_for_each_topic() -> None:
+    cells = {cell.name: cell for cell in fiorano.topics(False)}
+    (group,) = cells["t20-r5"].matching
+    assert (group.count, group.topics) == (5, cells["t20-r5"].topics)
+    assert len(cells["t1000-r1"].matching[0].topics) == 1000
+
+
+def test_quick_grids_have_the_cells_of_the_gates() -> None:
+    assert [cell.x for cell in fiorano.subscribers(True)] == [1, 40, 320]
+    assert {"t1-r1", "t20-r1", "t1000-r1"} < {cell.name for cell in fiorano.topics(True)}

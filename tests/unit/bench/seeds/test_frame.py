@@ -47,6 +47,24 @@ def test_cells_can_be_limited(tmp_path: Path) -> None:
     assert named(work) == [("c0", "shoal"), ("c1", "shoal")]
 
 
+def test_a_quick_run_repeats_cells_by_turns_and_has_peers_at_the_ends_of_a_grid(tmp_path: Path) -> None:
+    three = [Trial(experiment="e", name=f"c{number}") for number in range(3)]
+    made = dataclasses.replace(
+        experiment(peers={"artemis": (HERE,)}, peers_at_ends=True, rounds=2), cells=lambda _: three
+    )
+    quick = jobs([made], Plan(quick=True, store=tmp_path, peers=("artemis",)), lambda *_: None)
+    assert named(quick) == [
+        ("c0", "shoal"),
+        ("c0", "artemis"),
+        ("c1", "shoal"),
+        ("c2", "shoal"),
+        ("c2", "artemis"),
+        *((trial.name, "shoal") for trial in three),
+    ]
+    whole = jobs([made], Plan(store=tmp_path, peers=("artemis",)), lambda *_: None)
+    assert named(whole) == [(trial.name, who) for trial in three for who in ("shoal", "artemis")]
+
+
 @pytest.mark.parametrize(("lower", "factor"), [(False, 0.25), (True, 4.0)])
 def test_a_factor_above_one_is_better(lower: bool, factor: float) -> None:
     made = experiment(lower_is_better=lower, published=lambda _: 8.0)
@@ -72,7 +90,9 @@ def test_a_cell_that_failed_is_told_and_the_next_one_runs(tmp_path: Path) -> Non
     plan = Plan(store=tmp_path, strict=False)
     with Site(plan.rig()) as site:
         work = jobs([made], plan, lambda *_: None)
-        found = [_run_job(job, plan, site, lambda _: None) for job in work]
+        found = [Result(job.experiment, job.trial, job.contestant) for job in work]
+        for result in found:
+            _run_job(result, plan, site, lambda _: None)
     assert [result.why for result in found] == ["failed: a copy is missing", None, None]
     assert found[0].figures()["valid"] is False
     told = _summary("r", plan, [made], found, 1.0)
