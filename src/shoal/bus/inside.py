@@ -30,7 +30,9 @@ def links_of(bus: Bus) -> Keeper | None:
 
 def begin(bus: Bus) -> None:
     """Connect to where the address of a connection leads, as `shoal.connect` does; or to what stands in."""
-    run(bus._connection, operations.begin(bus._connection))
+    own = bus._connection
+    if own.config.has_links or own.stand_in is not None:
+        run(own, operations.begin(own))
 
 
 def begin_instead(bus: Bus) -> None:
