@@ -44,6 +44,7 @@ routing-model: build  ## a long search for seeds that break the routing model: m
 
 kill-tests: build  ## kill stores, publishers, subscribers and workers two hundred times, then Spark jobs: make kill-tests CYCLES=200
 	$(BIN)/python tests/e2e/kill_store.py --cycles $(CYCLES)
+	$(BIN)/python tests/e2e/kill_forwarding.py $(CYCLES)
 	$(BIN)/python tests/e2e/kill_queues.py --cycles $(CYCLES)
 	$(BIN)/python tests/e2e/kill_gateway.py --cycles $(CYCLES)
 	$(BIN)/python tests/jms/kills.py --cycles $(CYCLES)

@@ -1045,6 +1045,22 @@ def check_rows(
     new ones.
     """
 
+def check_forwarded(rows: bytes) -> tuple[int, list[tuple[int, int, int, int]]]:
+    """Look through rows of any publishers that another store forwarded.
+
+    Bytes of the longest, and (publisher, chain, first number, last number) of rows that follow each other
+    with numbers that grow.
+    """
+
+def sift_forwarded(
+    rows: bytes, known: Sequence[tuple[int, int, Sequence[tuple[int, int]]]]
+) -> tuple[bytes, int, list[tuple[str, int, int]]]:
+    """Of rows that another store forwarded those that are not known.
+
+    What is known of a publisher's chain are runs of numbers, each from after the first up to and with the
+    second. Returns rows, how many, and (destination, messages, bytes).
+    """
+
 def heard_rows(subscription: Subscription) -> bytes | None:
     """Take what a subscription has, as rows; none if it has nothing. For its only reader."""
 
@@ -1071,6 +1087,8 @@ class Turn:
 
         The store publishes those whose destination does not begin with `unpublished`, if that is given.
         """
+    def push_forwarded(self, rows: bytes, unpublished: str | None = None) -> None:
+        """Take rows over that another store forwarded, all of them; publish as `push_rows` does."""
     def push_heard(self, rows: bytes, without: Sequence[str]) -> None:
         """Take rows over that a store heard, but for those to some destinations."""
     def chain(
@@ -1421,6 +1439,15 @@ def offsets_of(messages: list[Message]) -> list[int]:
 
 def split_rows(rows: bytes) -> list[tuple[int, bytes]]:
     """Each row by itself, with its number."""
+
+def forward_rows(
+    log: Log, start: int, end: int, patterns: Sequence[str], rows_max: int, bytes_max: int, now_us: int
+) -> tuple[bytes, int, int, int, int]:
+    """Persistent messages of a log that match patterns, for the next store; a transaction is never cut.
+
+    The rows, the offset after the last one looked at, how many rows, messages passed and their bytes.
+    Messages that expired are passed by. A time to live counts how long a message was held here.
+    """
 
 def take_rows(
     log: Log, start: int, end: int, rows_max: int, bytes_max: int, now_us: int | None = None

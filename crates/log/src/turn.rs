@@ -154,13 +154,26 @@ impl Turn {
                 continue;
             }
             let record = &payload[row.start..row.start + row.length];
-            if let Some(prefix) = unpublished
-                && MessageView::parse(record).is_ok_and(|view| !view.name_bytes().starts_with(prefix))
-            {
-                self.publish_next();
-            }
-            self.rows.push(&row.meta, record);
+            self.push_published(&row.meta, record, unpublished);
         }
+    }
+
+    /// Takes rows over that another store [forwarded](crate::Forwarded), all of them; those are to be published as above.
+    pub fn push_forwarded(&mut self, payload: &[u8], unpublished: Option<&[u8]>) {
+        let Some(mut place) = RowsPlace::new(payload, 0, 0) else { return };
+        while let Ok(Some(row)) = place.next(payload) {
+            let record = &payload[row.start..row.start + row.length];
+            self.push_published(&row.meta, record, unpublished);
+        }
+    }
+
+    fn push_published(&mut self, meta: &Meta, record: &[u8], unpublished: Option<&[u8]>) {
+        if let Some(prefix) = unpublished
+            && MessageView::parse(record).is_ok_and(|view| !view.name_bytes().starts_with(prefix))
+        {
+            self.publish_next();
+        }
+        self.rows.push(meta, record);
     }
 
     /// Takes rows over that a store [heard](crate::Hearing), but for those to some destinations.

@@ -32,7 +32,9 @@ mod _core {
     #[pymodule_export]
     use crate::bus::exit::{is_abandoned, mark_exiting, wait_for_waiting_threads};
     #[pymodule_export]
-    use crate::bus::rows::{RowsBuilder, offsets_of, pass_on, read_rows, split_rows, take_rows};
+    use crate::bus::rows::{
+        RowsBuilder, forward_rows, offsets_of, pass_on, read_rows, split_rows, take_rows,
+    };
     #[pymodule_export]
     use crate::bus::{
         LoadPublisher, LoadSink, Message, Node, Publisher, Subscription, TcpLinks, Tls, mark_forked,
@@ -45,8 +47,8 @@ mod _core {
     use crate::link_options::check_norm_options;
     #[pymodule_export]
     use crate::log::{
-        Backlog, Hearing, Lanes, Log, Recorder, SimulatedDisk, Turn, check_rows, heard_rows, match_topics,
-        publish_rows, verify_log,
+        Backlog, Hearing, Lanes, Log, Recorder, SimulatedDisk, Turn, check_forwarded, check_rows, heard_rows,
+        match_topics, publish_rows, sift_forwarded, verify_log,
     };
     #[pymodule_export]
     use crate::memory::ArrowBuffer;

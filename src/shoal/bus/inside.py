@@ -7,9 +7,11 @@ Applications never do.
 from shoal import _core
 from shoal.bus import operations
 from shoal.bus.connection import Connection
+from shoal.bus.store_channel import StoreChannel
 from shoal.bus.subscription import Subscription
 from shoal.bus.sync import Bus
 from shoal.bus.waiting import run
+from shoal.config.roles import ClientConfig
 from shoal.link.keeper import Keeper
 
 
@@ -46,6 +48,13 @@ def join_beside(bus: Bus, beside: Connection) -> None:
     """Link a connection with another one of this process, whatever others need to connect to that."""
     own = bus._connection
     run(own, operations.settle(own, [own.keeper().join(beside.keeper())]))
+
+
+def channel_to(bus: Bus, client: ClientConfig, domain: str) -> StoreChannel:
+    """A way of a connection's own to the store that `client` names, in a domain that may be another one."""
+    own = bus._connection
+    own.client, own.private = client, True
+    return StoreChannel(own, url=client.store_url, client_id=None, kept=True, domain=domain)
 
 
 def core_of(subscription: Subscription) -> _core.Subscription:

@@ -23,7 +23,7 @@ import itertools
 import threading
 from collections import deque
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from shoal._core import check_rows, split_rows
 from shoal.bus.store_credit import Publish, StoredRows
@@ -40,6 +40,8 @@ UNSTORED_BYTES_MAX = 32 << 20
 REFUSALS_MAX = 10_000
 #: How long a patient chain waits before it tries again what was refused.
 RETRY_S = 1.0
+#: How long a publisher that changed stores waits for its messages that other stores forward to the new one.
+CUSTODY_S = 5.0
 #: Stored rows for which live subscribers have no room are published again after this.
 FULL_CHECK_S = 0.01
 #: What is refused for good, though somebody is patient.
@@ -50,6 +52,48 @@ Done = Callable[[ShoalError | None], None]
 #: Gives the next rows, with the numbers of the first and the last; none if there are none now. Another
 #: function tells about how many bytes there are.
 Take = Callable[[], tuple[bytes, int, int] | None]
+
+
+class RowsEngine(Protocol):
+    """Rows on their way into a store, as a session needs them: a chain, or a rule that forwards."""
+
+    publisher: int
+    chain: int
+    patient: bool
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether the store has requests to answer."""
+
+    def is_next(self, number: int) -> bool:
+        """Whether nothing before a row waits to be stored."""
+
+    def restart(self) -> None:
+        """A new session begins."""
+
+    def give_up(self, error: ShoalError) -> None:
+        """Nothing more will be stored."""
+
+    def on_stored(self, through: int) -> None:
+        """The store has every row up to a number."""
+
+    def on_passed(self, through: int) -> None:
+        """The store has passed every row up to a number on to the next one."""
+
+    def on_refused(self, now: float, body: dict[str, Any]) -> None:
+        """The store took nothing of a request."""
+
+    def on_unsent(self, rows: bytes, after: int, why: Exception) -> None:
+        """The link does not take the last request."""
+
+    def handle_timeout(self, now: float) -> None:
+        """Time has passed."""
+
+    def poll_send(self) -> dict[str, Any] | None:
+        """The next request, if one is to be sent now."""
+
+    def poll_timeout(self) -> float | None:
+        """When to look again."""
 
 
 class Batch:
@@ -135,6 +179,11 @@ class Chain:
         self._publish_at: float | None = None
         #: The last row that was sent, and not given up.
         self._after = stored
+        #: A store has every row up to this number.
+        self._confirmed = stored
+        #: Those rows are in another store than this one; until when the chain waits for that to forward them.
+        self._elsewhere = False
+        self._custody_until: float | None = None
         self._flying: deque[Batch] = deque()
         self._unsent: deque[Batch] = deque()
         #: Bytes that were taken, and are not stored. Others may read it at any time.
@@ -214,6 +263,7 @@ class Chain:
         self._unsent.extendleft(reversed(self._flying))
         self._flying.clear()
         self._after, self._holes_due, self._retry_at = self._mark, 0, None
+        self._elsewhere, self._custody_until = False, None
 
     def give_up(self, error: ShoalError) -> None:
         """Nothing more will be stored: tell whoever waits."""
@@ -228,8 +278,14 @@ class Chain:
     # --- input ---
 
     def on_stored(self, through: int) -> None:
-        """The store has every row up to a number."""
+        """The store has every row up to a number: the answer to a request."""
+        # Of a request that is to be sent again, too: another store may have forwarded its rows meanwhile.
+        self._holes_due = max(0, self._holes_due - 1)
+        self._advance(through)
+
+    def _advance(self, through: int) -> None:
         through = self._credible(through)
+        self._confirmed = max(self._confirmed, through)
         if through <= self._mark:
             return
         self._mark = through
@@ -242,6 +298,9 @@ class Chain:
         self._after = max(self._after, through)
         self._go_live()
         self._on_stored(through)
+
+    def on_passed(self, through: int) -> None:
+        """Of no concern to a publisher."""
 
     def _credible(self, through: int) -> int:
         """What the store can have: rows that were sent. An outbox may have sent more in an earlier life."""
@@ -268,7 +327,7 @@ class Chain:
             return
         # Requests are answered in order: the store has those that went before.
         first, mark = body.get("first"), self._credible(body["mark"])
-        self.on_stored(mark)
+        self._advance(mark)
         lost = []
         # What cannot be read has no number: it is the oldest that is not answered.
         while self._flying and first is not None and self._flying[0].first != first:
@@ -277,7 +336,8 @@ class Chain:
         self._holes_due = len(self._flying)
         self._unsent.extendleft(reversed(self._flying))
         self._flying.clear()
-        self._after = mark
+        # Rows that another store has never come here from this chain: what is sent comes behind them.
+        self._after = max(mark, self._confirmed)
         if lost:
             # They never got there. No row is given up before those in front of it are stored.
             self._put_first(lost if refused is None else [*lost, refused])
@@ -308,11 +368,22 @@ class Chain:
             self._put_first([refused])
             if error != "HOLE":
                 self._retry_at = now + RETRY_S
+            elif body["mark"] < self._confirmed:
+                self._go_on_behind(now, is_fed=bool(body.get("awaits")))
         elif is_several:
             # Only some of them may be at fault.
             self._put_first(_alone(refused))
         else:
             self._fail(refused, error_of(body))
+
+    def _go_on_behind(self, now: float, *, is_fed: bool) -> None:
+        """The store lacks rows that another one has. If stores forward to it, they may come for a while."""
+        if self._custody_until is None:
+            self._custody_until = now + CUSTODY_S
+        if is_fed and now < self._custody_until:
+            self._retry_at = now + RETRY_S
+        else:
+            self._elsewhere = True
 
     def handle_timeout(self, now: float) -> None:
         """Time has passed."""
@@ -356,6 +427,8 @@ class Chain:
             request["key"] = self._key
         if batch.last <= self.live:
             request["live"] = True
+        if self._elsewhere:
+            request["elsewhere"] = self._confirmed
         return request
 
     def _is_worth_it(self) -> bool:

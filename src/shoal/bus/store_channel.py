@@ -22,7 +22,7 @@ from shoal.bus.events import BacklogDropped, StoreDown, StoreUp
 from shoal.bus.log_limit import LogLimit
 from shoal.bus.memory_owner import OWNER, Election
 from shoal.bus.readers import IsDone
-from shoal.bus.store_chain import Chain
+from shoal.bus.store_chain import Chain, RowsEngine
 from shoal.bus.store_consumer import Inbox, offset_of
 from shoal.bus.store_credit import Credit
 from shoal.bus.store_ear import HERES, REPLIES, Ear
@@ -113,10 +113,13 @@ class StoreChannel:
         client_id: str | None,
         kept: bool = False,
         ordinal: int = 0,
+        domain: str | None = None,
     ) -> None:
+        """With `domain` the store at `url` is in another domain than the connection."""
         self._connection = connection
         self.birth = connection.birth
         self._url = url
+        self._domain = domain or connection.config.domain
         self._token = connection.client.own_token()
         #: Why what answered is no store of ours, if that is so; the thread drops the link to it.
         self._denied: StoreDeniedError | None = None
@@ -233,9 +236,10 @@ class StoreChannel:
         return bool(self._waiting)
 
     def keeps(self, destination: str) -> bool:
-        """Whether the store that answered last keeps a destination."""
-        patterns = self._session.greeting.get("patterns") or _EVERYTHING
-        return patterns == _EVERYTHING or keeps(patterns, destination)
+        """Whether the store that answered last keeps a destination, or forwards it to one that does."""
+        greeting = self._session.greeting
+        patterns = greeting.get("patterns") or _EVERYTHING
+        return patterns == _EVERYTHING or keeps([*patterns, *(greeting.get("forwards") or ())], destination)
 
     def heard_patterns(self) -> list[tuple[str, ...]]:
         """What each store keeps that was heard of."""
@@ -305,7 +309,8 @@ class StoreChannel:
             self._ear.ring()
 
     def _compare(self) -> None:
-        patterns = self._session.greeting.get("patterns") or (">",)
+        greeting = self._session.greeting
+        patterns = [*(greeting.get("patterns") or _EVERYTHING), *(greeting.get("forwards") or ())]
         self._keeps_it = self._destination is None or keeps(patterns, self._destination)
 
     def request(self, body: Body, done: Done, *, lasting: bool = True) -> None:
@@ -324,14 +329,14 @@ class StoreChannel:
             self._session.say(body)
             self._pump()
 
-    def add_chain(self, chain: Chain) -> None:
+    def add_chain(self, chain: RowsEngine) -> None:
         """Rows to be stored, from now on."""
         with self._lock:
             if self._session.state == "open":
                 chain.restart()
             self._session.chains.append(chain)
 
-    def remove_chain(self, chain: Chain) -> None:
+    def remove_chain(self, chain: RowsEngine) -> None:
         """Rows of a chain are stored, or nobody wants them to be."""
         with self._lock:
             if chain in self._session.chains:
@@ -720,7 +725,7 @@ class StoreChannel:
     def _open_url(self, url: str) -> None:
         """The store's address was given: what it is, it says there."""
         target = target_of(url, self._connection.config.port)
-        bus = self._tcp(target, self._connection.config.domain)
+        bus = self._tcp(target, self._domain)
         heres = bus._connection.node.open_subscription(HERE, queue_bytes_max=1 << 20, when_full="drop_old")
         heres.attach_bell(self._ear.bell, HERES)
         with self._lock:

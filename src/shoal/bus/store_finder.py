@@ -41,6 +41,8 @@ class Here:
     patterns: tuple[str, ...]
     #: It keeps nothing: the one among the members that has queues where the domain has no store.
     memory: bool
+    #: Destinations that it takes, and forwards to the store that keeps them.
+    forwards: tuple[str, ...] = ()
     #: It said so on a bus that only it and its clients are on.
     private: bool = False
 
@@ -48,6 +50,10 @@ class Here:
     def place(self) -> "Place":
         """Which store, and where: another one may say the same id."""
         return (self.store, self.urls)
+
+    def takes(self, destination: str) -> bool:
+        """Whether it keeps a destination, or forwards it."""
+        return keeps([*self.patterns, *self.forwards], destination)
 
     @classmethod
     def of(cls, body: Mapping[str, Any]) -> "Here | None":
@@ -58,7 +64,8 @@ class Here:
             return None
         if not _is_names(urls) or not _is_names(patterns):
             return None
-        if not isinstance(term, int) or not 0 <= term < 1 << 63:
+        forwards = body.get("forwards", [])
+        if not _is_names(forwards) or not isinstance(term, int) or not 0 <= term < 1 << 63:
             return None
         store, run, name, domain, state = map(str, texts)
         return cls(
@@ -71,6 +78,7 @@ class Here:
             state=state,
             patterns=tuple(patterns or ()),
             memory=body.get("memory") is True,
+            forwards=tuple(forwards),
             private=body.get("private") is True,
         )
 
@@ -133,11 +141,17 @@ class Finder:
             for _, here in self._heard.values()
             if now >= self._banned.get(here.place, 0.0)
             and (memory or not here.memory)
-            and (destination is None or keeps(here.patterns, destination))
+            and (destination is None or here.takes(destination))
         ]
         if not candidates:
             return None
-        best = min(candidates, key=lambda here: (here.memory, here.store != current, -here.term, here.store))
+
+        def rank(here: Here) -> tuple[Any, ...]:
+            # A store that forwards will do while the one that keeps a destination is not heard.
+            is_way = destination is not None and not keeps(here.patterns, destination)
+            return (here.memory, is_way, here.store != current, -here.term, here.store)
+
+        best = min(candidates, key=rank)
         self._ask_at = None
         return best
 
@@ -148,7 +162,7 @@ class Finder:
     def others(self, now: float, destination: str) -> str:
         """Stores that were heard of, and what each keeps, if none keeps a destination: for people."""
         heard = [here for at, here in self._heard.values() if now - at < SILENT_S and not here.memory]
-        if any(keeps(here.patterns, destination) for here in heard):
+        if any(here.takes(destination) for here in heard):
             return ""
         return "; ".join(f"{here.name!r} keeps {', '.join(here.patterns)}" for here in heard)
 

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any, Literal
 
-from shoal.bus.store_chain import Chain
+from shoal.bus.store_chain import RowsEngine
 from shoal.bus.store_consumer import Inbox, requests_of
 from shoal.bus.store_credit import NO_CREDIT, Credit
 from shoal.bus.store_errors import error_of
@@ -87,7 +87,7 @@ class Session:
         self.credit = NO_CREDIT
         #: The store ended the session itself, as one does that closes.
         self.is_dismissed = False
-        self.chains: list[Chain] = []
+        self.chains: list[RowsEngine] = []
         self.inboxes: dict[int, Inbox] = {}
         #: Queues that live as long as the connection: each session asks for them.
         self._temporary: set[str] = set()
@@ -247,7 +247,7 @@ class Session:
     def refuse(self, body: Body, error: Exception) -> None:
         """What `poll_output` gave last cannot be said: whoever asked for it is told."""
         self._said -= body["op"] != "hello"
-        if body["op"] == "send":
+        if body["op"] in ("send", "forward"):
             for chain in self._chains_of(body):
                 chain.on_unsent(body["rows"], body["after"], error)
         if (pending := self._requests.pop(body["n"], None)) is not None:
@@ -339,6 +339,9 @@ class Session:
             case "stored":
                 for chain in self._chains_of(body):
                     chain.on_stored(body["through"])
+            case "passed":
+                for chain in self._chains_of(body):
+                    chain.on_passed(body["through"])
             case "refused":
                 for chain in self._chains_of(body):
                     chain.on_refused(now, body)
@@ -373,7 +376,7 @@ class Session:
                     inbox.dropped += body["messages"]
                     self.on_dropped(inbox.name, body["messages"])
 
-    def _chains_of(self, body: Body) -> Iterator[Chain]:
+    def _chains_of(self, body: Body) -> Iterator[RowsEngine]:
         key = (body["publisher"], body["chain"])
         return (chain for chain in self.chains if (chain.publisher, chain.chain) == key)
 

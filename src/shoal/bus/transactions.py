@@ -66,6 +66,8 @@ class TransactionChain:
     def __init__(self, publisher: int, chain: int) -> None:
         self.publisher, self.chain = publisher, chain
         self.builder = RowsBuilder(publisher, chain, part_bytes=1 << 62)
+        #: The last message of it that a store committed.
+        self.committed = 0
 
 
 class TransactionBase:
@@ -204,10 +206,11 @@ class TransactionBase:
         if self._named:
             body["named"] = True
         if taken is not None:
-            body["rows"] = taken[0]
+            body["rows"], body["after"] = taken[0], self._chain.committed
 
         def answered(answer: Body | None, error: BaseException | None) -> None:
             if error is None:
+                self._chain.committed = self._chain.committed if taken is None else taken[2]
                 for inbox, lease, message in self._acks:
                     if inbox.lease == lease and inbox.has_in_hand(message):
                         inbox.give_up([offset_of(message)])

@@ -33,6 +33,8 @@ Examples:
 
   shoal store status --data ./data
 
+  shoal store forward status --data ./data
+
   shoal store verify --data ./data
 
   shoal store backup ./copy --data ./data
@@ -43,6 +45,11 @@ Examples:
 
   shoal store unsubscribe desk-7 --client-id desk --data ./data
 """
+
+forward = typer.Typer(
+    help="Look at the rules by which a store forwards messages, or change one.", add_completion=False
+)
+app.add_typer(forward, name="forward")
 
 Data = Annotated[Path | None, typer.Option(help="The store's directory, made if it is missing.")]
 
@@ -166,6 +173,7 @@ def _described(running: Any) -> str:
     path, kept = running.config.path, "keeping queues and durable subscriptions"
     parts = [f"recording {recorded} into {path}", kept] if recorded else [f"{kept} in {path}"]
     parts += [f"at {url}" for url in running.urls[:1]]
+    parts += [f"forwarding {', '.join(rule.patterns)} to {rule.to}" for rule in running.config.forward]
     parts += [f"history at {running.endpoint}"] if running.endpoint else []
     parts += [f"certificate {running.fingerprint}"] if running.fingerprint else []
     return ", ".join(parts)
@@ -186,6 +194,49 @@ def status(
             return
         for line in _lines(found):
             typer.echo(line)
+
+
+@forward.command("status")
+def forward_status(
+    data: Annotated[Path, typer.Option(help="The store's directory.")],
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Print for each rule where it leads, whether it forwards, and what waits."""
+    from shoal.store.status import read_status
+
+    with plain_endings("store forward status"):
+        found = read_status(data)
+        rules_ = {"stale": found["stale"], "forwards": found["forwards"], "upstream": found["upstream"]}
+        for line in [json_module.dumps(rules_)] if json else _forward_lines(found):
+            typer.echo(line)
+
+
+@forward.command("resume")
+def forward_resume(
+    name: Annotated[str, typer.Argument(help="The rule's name.")],
+    data: Annotated[Path, typer.Option(help="The store's directory.")],
+) -> None:
+    """Let a rule go on that stopped because its next store was restored or replaced."""
+    from shoal.store.asking import ask_store
+    from shoal.store.status import read_status
+
+    with plain_endings("store forward resume"):
+        ask_store(read_status(data), "rule", name=name, act="resume")
+        typer.echo(f"the rule {name} goes on")
+
+
+@forward.command("drop")
+def forward_drop(
+    name: Annotated[str, typer.Argument(help="The rule's name.")],
+    data: Annotated[Path, typer.Option(help="The store's directory.")],
+) -> None:
+    """Drop the messages that wait for a rule: they are not forwarded any more."""
+    from shoal.store.asking import ask_store
+    from shoal.store.status import read_status
+
+    with plain_endings("store forward drop"):
+        answer = ask_store(read_status(data), "rule", name=name, act="drop")
+        typer.echo(f"dropped {answer['messages']} messages of the rule {name}")
 
 
 @app.command()
@@ -368,6 +419,20 @@ def _lines(status: dict[str, Any]) -> list[str]:
         for topic in status["topics"]
     ]
     return lines
+
+
+def _forward_lines(status: dict[str, Any]) -> list[str]:
+    """The rules of a store, and the stores that forward to it."""
+    lines = ["the store does not run; this is what it said last"] if status["stale"] else []
+    for rule in status["forwards"]:
+        where = f"{rule['next']!r} at {rule['to']}" if rule["next"] else rule["to"]
+        lines += [
+            f"rule         {rule['name']}: {', '.join(rule['patterns'])} to {where}",
+            f"  state      {rule['state']}" + (f": {rule['why']}" if rule["why"] else ""),
+            f"  waiting    {rule['messages']} messages, {_size(rule['bytes'])}, from offset {rule['cursor']}",
+        ]
+    lines += [f"fed by       store {store}" for store in status["upstream"]]
+    return lines or ["the store has no rules, and no store forwards to it"]
 
 
 def _reader(found: dict[str, Any], kind: str) -> str:

@@ -35,7 +35,7 @@ ENVIRONMENT, ENVIRONMENT_FILE = "SHOAL_TOKEN", "SHOAL_TOKEN_FILE"
 #: daemons; `operator` does everything, also with what belongs to others; `admin` does, too, and in a console
 #: starts daemons and makes tokens; `daemon` registers with a registry; `viewer` looks at a registry or a
 #: console.
-STORE_ROLES = ("client", "operator", "admin")
+STORE_ROLES = ("client", "operator", "admin", "store")
 ROLES = (*STORE_ROLES, "daemon", "viewer")
 #: Principals of one file.
 PRINCIPALS_MAX = 100_000
@@ -146,6 +146,11 @@ class Principal:
     def is_operator(self) -> bool:
         """Whether what belongs to others is its to change."""
         return self.role in ("operator", "admin")
+
+    @property
+    def may_forward(self) -> bool:
+        """Whether it is a store that forwards messages, under the identities of their publishers."""
+        return self.role in ("store", "operator", "admin")
 
     def is_expired(self, now: float) -> bool:
         """Whether its last day is over; `now` is the time of day, in seconds."""

@@ -22,6 +22,7 @@ from shoal.monitor.config import HttpConfig
 from shoal.registry.config import RegistryConfig
 from shoal.store import StoreConfig
 from shoal.store import resolve as resolve_store
+from shoal.store.config import with_paths
 
 if TYPE_CHECKING:
     from shoal.gateway.config import GatewayConfig
@@ -481,7 +482,7 @@ def _store(options: Mapping[str, Any], roles: Roles, beside: Path) -> StoreConfi
     if not isinstance(data, str) or not data:
         raise _KeyError("store.data", f"store.data is {data!r}, and must be the store's directory")
     try:
-        return resolve_store(beside / data, table.pop("record", ()), **table)
+        return resolve_store(beside / data, table.pop("record", ()), **with_paths(table, beside))
     except (ShoalError, TypeError, ValueError) as error:
         word = str(error).partition(" ")[0]
         raise _KeyError(f"store.{word}", f"[store] {error}") from None

@@ -98,3 +98,14 @@ SCATTERED = warning(
     "The acknowledgements of {name} leave {runs} gaps. Consumers get the oldest messages only.",
     "Consume, move or purge its oldest messages: a consumer's selector may leave them out.",
 )
+NOT_FORWARDED = error(
+    3048,
+    "The next store of rule {rule} never takes {messages} messages: {why}. They are in the queue "
+    "dead-letters of this store.",
+    "Mend the cause, then move them back (shoal queue move).",
+)
+FORWARDING_STOPPED = warning(
+    3049,
+    "Rule {rule} forwards nothing: {why}. Messages wait in this store.",
+    "Look at the rule: shoal store forward status.",
+)

@@ -15,6 +15,7 @@ from shoal.bus.queues import declaration
 from shoal.bus.store_protocol import queue_name
 from shoal.config.checks import Checked, unknown_option
 from shoal.errors import ConfigError
+from shoal.store.rule import ForwardRule, forward_rules
 
 #: Where the history server listens unless told otherwise.
 DEFAULT_FLIGHT_PORT = 7475
@@ -117,6 +118,8 @@ class StoreConfig(Checked):
     patterns: tuple[str, ...] = (">",)
     #: Queues with options of their own, such as their dead-letter queue.
     queues: tuple[QueueRule, ...] = ()
+    #: What it forwards to other stores.
+    forward: tuple[ForwardRule, ...] = ()
     #: Where clients connect: `HOST:PORT`, port 0 being a free one; `off` lets none connect by TCP. None is a
     #: free port of the domain's interface.
     listen: str | None = None
@@ -201,12 +204,25 @@ def resolve(path: str | Path, record: Any = (), **options: Any) -> StoreConfig:
         options["patterns"] = tuple(options["patterns"])
     if "queues" in options:
         options["queues"] = queue_rules(options["queues"])
+    if "forward" in options:
+        options["forward"] = forward_rules(_with_sizes(options["forward"]))
     for name in ("tokens", "access"):
         if options.get(name) is not None:
             options[name] = Path(options[name])
     if not isinstance(path, (str, Path)) or not str(path):
         raise ConfigError(f"store is {path!r}, and must be a directory")
     return StoreConfig(path=Path(path), record=rules(record), **options)
+
+
+def _with_sizes(forward: Any) -> Any:
+    """Rules whose sizes are numbers of bytes."""
+    name = "backlog_max_bytes"
+    if isinstance(forward, (str, bytes, Mapping)):
+        return forward
+    return [
+        {**each, name: parse_size(each[name], name)} if isinstance(each, Mapping) and each.get(name) else each
+        for each in forward
+    ]
 
 
 def queue_rules(queues: Any) -> tuple[QueueRule, ...]:
@@ -263,6 +279,20 @@ def _rule(each: Any) -> Rule:
     )
 
 
+def with_paths(options: Mapping[str, Any], directory: Path) -> dict[str, Any]:
+    """Options in which the token files of rules are beside the file that names them."""
+    rules_ = options.get("forward")
+    if not isinstance(rules_, list):
+        return dict(options)
+    named = [
+        {**each, "token_file": str(directory / each["token_file"])}
+        if isinstance(each, Mapping) and isinstance(each.get("token_file"), str)
+        else each
+        for each in rules_
+    ]
+    return {**options, "forward": named}
+
+
 def load_toml(path: Path) -> tuple[StoreConfig, dict[str, Any]]:
     """A store's configuration from a file: that of the store, and how it connects.
 
@@ -282,4 +312,5 @@ def load_toml(path: Path) -> tuple[StoreConfig, dict[str, Any]]:
     for name in ("tokens", "access", "tls_cert", "tls_key"):
         if isinstance(options.get(name), str):
             options[name] = str(path.parent / options[name])
+    options = with_paths(options, path.parent)
     return resolve(path.parent / data, options.pop("record", ()), **options), connection

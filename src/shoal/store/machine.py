@@ -34,8 +34,11 @@ from shoal.messages import store as notices
 from shoal.store.commits import Commits
 from shoal.store.core import AHEAD_WITHIN_S, Core, Now
 from shoal.store.credit import Credit
+from shoal.store.custody import Custody
 from shoal.store.destinations import Destinations
+from shoal.store.forwards import Forwards
 from shoal.store.gate import Gate, Via
+from shoal.store.numbers import Numbers
 from shoal.store.publishers import owner_of
 from shoal.store.reader import QUEUE_WINDOW, Owner, Session
 from shoal.store.readers import Readers, Wanted
@@ -43,6 +46,7 @@ from shoal.store.receiving import Receiving
 from shoal.store.requests import Request, RequestError, runs_of
 from shoal.store.reservations import Reservations
 from shoal.store.retained import Values
+from shoal.store.rule import ForwardRule
 from shoal.store.rules import Rules
 from shoal.store.sending import Sending
 
@@ -75,6 +79,8 @@ class Identity:
     patterns: tuple[str, ...] = (">",)
     #: Its node among those of the domain.
     node: int = 0
+    #: Destinations that it takes, and forwards to the store that keeps them.
+    forwards: tuple[str, ...] = ()
 
 
 class Silent(NamedTuple):
@@ -98,6 +104,7 @@ class Machine:
         queue_window: int = QUEUE_WINDOW,
         gate: Gate | None = None,
         rules: Rules | None = None,
+        forward: tuple[ForwardRule, ...] = (),
         return_s: float = LINK_LEASE_S,
         ahead_within_s: float = AHEAD_WITHIN_S,
     ) -> None:
@@ -118,7 +125,22 @@ class Machine:
         self._credit = Credit(self._readers, self._core.rules)
         #: Last values of topics.
         self.values = Values(self._core, is_secured=gate is not None)
-        self._sending = Sending(self._core, self._readers, self._commits, self._credit, self.values, recorded)
+        #: Which messages of publishers that changed stores are here.
+        self.numbers = Numbers(self._core)
+        self._sending = Sending(
+            self._core, self._readers, self._commits, self._credit, self.values, self.numbers, recorded
+        )
+        #: What is forwarded to other stores, and what they forward here.
+        self.forwards = Forwards(self._core, self._readers, forward)
+        self.custody = Custody(
+            self._core,
+            self._readers,
+            self._sending,
+            self.numbers,
+            self.forwards,
+            is_secured=gate is not None,
+        )
+        self._sending.is_fed = lambda: self.custody.is_fed
         self._receiving = Receiving(self._core, self._readers)
         self._reservations = Reservations(self._core, self._readers)
         self._destinations = Destinations(self._core, self._readers, self._sending, self._reservations)
@@ -140,6 +162,8 @@ class Machine:
         #: Whether the log is synced before the turn settles.
         self._will_sync = False
         self._is_closing = False
+        #: Rules that an operator changed, until their forwarders know.
+        self.ruled: set[str] = set()
         #: Requests in the name of a session that another peer began.
         self.foreign = 0
         #: Requests that failed with an exception that no handler expects.
@@ -151,6 +175,8 @@ class Machine:
             "bye": self._bye,
             "send": self._sending.send,
             "commit": self._sending.commit,
+            "forward": self.custody.forward,
+            "rule": self._rule,
             "subscribe": self._receiving.subscribe,
             "consume": self._receiving.consume,
             "credit": self._receiving.credit,
@@ -353,6 +379,17 @@ class Machine:
         if note is not None:
             core.turn.put(note, None, with_rows=True)
 
+    def forwarded(self, now: Now, name: str, end: int, messages: int, size: int) -> None:
+        """The next store of a rule has what lies below an offset."""
+        self._core.now = now
+        self.forwards.forwarded(name, end, messages, size)
+        self.custody.tell_passed()
+
+    def give_up_forwarded(self, now: Now, name: str, first: int, end: int, why: str) -> int:
+        """The next store of a rule never takes some messages: how many go to the dead-letter queue."""
+        self._core.now = now
+        return self.forwards.give_up(name, first, end, why)
+
     def close(self, now: Now) -> None:
         """Take nothing more, and note how far readers are; `append`, sync and `settle` follow."""
         self._core.now = now
@@ -486,7 +523,9 @@ class Machine:
         pinning = self._readers.pinning
         return {
             "queues": [each for each in readers if each["queue"] is not None],
-            "subscriptions": [each for each in readers if each["queue"] is None],
+            "subscriptions": [each for each in readers if each["queue"] is None and not each["forward"]],
+            "forwards": self.forwards.status(),
+            "upstream": self.custody.status(),
             "sessions": [
                 {
                     "session": session.id,
@@ -526,7 +565,8 @@ class Machine:
             self._core.say(session_id, {"op": "challenge", "n": n, **fields})
         else:
             principal, hello = gate.prove(now_s, session_id, peer, request.get("proof"))
-            self._hello(session_id, hello, n, Owner(principal.name, principal.is_operator), peer)
+            owner = Owner(principal.name, principal.is_operator, principal.may_forward)
+            self._hello(session_id, hello, n, owner, peer)
 
     def _hello(self, session_id: str, request: Request, n: int, owner: Owner, peer: int) -> None:
         core = self._core
@@ -580,6 +620,8 @@ class Machine:
             state="open" if core.full is None else "full",
             patterns=list(self.identity.patterns),
             node=self.identity.node,
+            forwards=list(self.identity.forwards),
+            takes=["forward"],
             **self._credit.fields(session),
         )
 
@@ -647,6 +689,21 @@ class Machine:
         self._receiving.end(session, handed)
         until_s = None if returns_s is None else self._lease_now_s + returns_s
         self._destinations.end(session, until_s)
+
+    def _rule(self, session: Session, request: Request, n: int) -> None:
+        """An operator lets a rule go on, or drops what waits for it."""
+        name = request.text("name")
+        if self._gate is not None and not session.owner.is_operator:
+            raise RequestError("DENIED", "Rules of a store are an operator's: use an operator's token.")
+        if name not in self.forwards.rules:
+            known = ", ".join(self.forwards.rules) or "none"
+            raise RequestError("EXISTS_NOT", f"there is no rule {name!r}; the store has: {known}")
+        if request.choice("act", ("resume", "drop"), "resume") == "drop":
+            self._core.answer(session.id, n, messages=self.forwards.drop(name))
+        else:
+            self.forwards.set_next(name, None)
+            self._core.answer(session.id, n)
+        self.ruled.add(name)
 
     def _status(self, session: Session, request: Request, n: int) -> None:
         self._core.answer(session.id, n, status=self.status())

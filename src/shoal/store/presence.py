@@ -76,6 +76,7 @@ def description(
         "term": identity.term,
         "run": identity.run,
         "patterns": list(identity.patterns),
+        "forwards": list(identity.forwards),
         "urls": urls,
         "state": state,
         "end": log_.durable_end,

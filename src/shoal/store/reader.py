@@ -82,10 +82,14 @@ class Shape:
     single: bool | None = None
     #: The publisher of the connection that it lives as long as; none if it stays.
     temporary: int | None = None
+    #: It is a rule: what it reads is forwarded to another store.
+    forward: bool = False
 
     @property
     def queue(self) -> str | None:
-        """The queue's name; none if it is a subscription."""
+        """The queue's name; none if it is a subscription, or a rule."""
+        if self.forward:
+            return None
         only = self.patterns[0]
         return only.removeprefix(QUEUES) if only.startswith(QUEUES) else None
 
@@ -192,6 +196,8 @@ class Reader:
         queue = self.shape.queue
         if queue is not None:
             return f"the queue {queue!r}"
+        if self.shape.forward:
+            return f"the rule {self.shape.name!r}"
         shared = "shared " if self.shape.shared else ""
         of = f" of {self.shape.client_id!r}" if self.shape.client_id and not self.shape.shared else ""
         return f"the {shared}subscription {self.shape.name!r}{of}"
@@ -595,6 +601,7 @@ class Reader:
         ready, waiting, taken = self.backlog.counts
         found: dict[str, Any] = {
             "patterns": list(self.shape.patterns),
+            "forward": self.shape.forward,
             "selector": self.shape.selector,
             "shared": self.shape.shared,
             "durable": self.shape.durable,
@@ -666,6 +673,8 @@ class Owner:
 
     principal: str | None = None
     is_operator: bool = False
+    #: It is a store that forwards messages here: they keep the identities that their publishers gave them.
+    may_forward: bool = False
 
     def check(self, core: Core, action: Action, destination: str) -> None:
         """Refuse what the store's rules do not let it do with a topic, a pattern or a queue's topic."""

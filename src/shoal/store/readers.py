@@ -4,7 +4,7 @@ import heapq
 import json
 import logging
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from shoal._core import match_topics
@@ -14,6 +14,7 @@ from shoal.selector import Selector
 from shoal.store.core import COUNTING, Core
 from shoal.store.reader import Options, Reader, Session, Shape, recall
 from shoal.store.requests import RequestError
+from shoal.store.rule import ForwardRule
 
 log = logging.getLogger("shoal.store")
 
@@ -27,6 +28,8 @@ READERS_MAX = 100_000
 NOTE_EVERY_OFFSETS = 100_000
 #: Readers that look on in one go without a consumer.
 LOOK_ON_MAX = 100
+#: What the log calls a rule: this, and its name.
+FORWARD = "forward/"
 
 
 def queue_key(name: str) -> str:
@@ -56,6 +59,9 @@ class Readers:
         self._is_due: set[str] = set()
         #: Subscriptions that want a topic.
         self._routes: dict[str, list[Reader]] = {}
+        #: What is forwarded to other stores, and which rules want a destination.
+        self._rules: Sequence[ForwardRule] = ()
+        self._forwarding: dict[str, list[Reader]] = {}
         self._noted: dict[str, int] = {}
         #: When readers are due, earliest first.
         self._wakes: list[tuple[int, str]] = []
@@ -72,7 +78,7 @@ class Readers:
             name: (came[0] - gone[0], came[1] - gone[1], base)
             for name, base, _, came, gone, _ in core.log.readers("")
         }
-        for prefix in ("queue/", "sub/", "shared/"):
+        for prefix in ("queue/", "sub/", "shared/", FORWARD):
             for key, value in core.log.items(prefix):
                 shape, options, publishers, leases_after = recall(value)
                 reader = self._make(key, shape, options, publishers, leases_after)
@@ -80,7 +86,7 @@ class Readers:
                 core.lease = max(core.lease, leases_after)
                 messages, size, base = sizes.get(key, (0, 0, 0))
                 self._noted[key] = base
-                if shape.queue is not None:
+                if shape.queue is not None or shape.forward:
                     reader.totals.messages, reader.totals.bytes = messages, size
                 elif options.backlog_max_bytes is not None:
                     # The log counts what comes only for queues.
@@ -164,16 +170,38 @@ class Readers:
             found = [
                 reader
                 for reader in self._readers.values()
-                if reader.shape.queue is None and match_topics(list(reader.shape.patterns), [destination])
+                if reader.shape.queue is None
+                and not reader.shape.forward
+                and match_topics(list(reader.shape.patterns), [destination])
             ]
             self._routes[destination] = found
         return found
+
+    def concerned(self, destination: str) -> list[Reader]:
+        """Who gets persistent messages of a destination: rules, too."""
+        if not self._rules:
+            return self.wanting(destination)
+        rules = self._forwarding.get(destination)
+        if rules is None:
+            if len(self._forwarding) >= ROUTES_MAX:
+                self._forwarding.clear()
+            found = [self._readers[FORWARD + rule.name] for rule in self._rules if rule.matches(destination)]
+            rules = self._forwarding[destination] = found
+        return [*self.wanting(destination), *rules] if rules else self.wanting(destination)
+
+    def is_forwarded(self, destination: str) -> bool:
+        """Whether a rule forwards messages of a destination."""
+        return any(rule.matches(destination) for rule in self._rules)
+
+    def forward(self, rules: Sequence[ForwardRule]) -> None:
+        """There is a reader for each of these rules."""
+        self._rules = rules
 
     @property
     def wanted(self) -> set[Wanted]:
         """What subscriptions read."""
         shapes = [reader.shape for reader in self._readers.values() if reader.shape.queue is None]
-        return {(pattern, shape.selector) for shape in shapes for pattern in shape.patterns}
+        return {(each, shape.selector) for shape in shapes if not shape.forward for each in shape.patterns}
 
     @property
     def pinning(self) -> Reader | None:
@@ -192,6 +220,13 @@ class Readers:
             raise RequestError("EXISTS_NOT", f"the temporary queue {name!r} is gone with its connection")
         if not is_queue_name(name):
             raise RequestError("BAD_REQUEST", f"{name!r} is no name of a queue")
+        for rule in self._rules:
+            if name in rule.queues:
+                raise RequestError(
+                    "NOT_OWNED",
+                    f"this store forwards the queue {name!r} to {rule.to} (rule {rule.name!r}): use it there",
+                    destination=QUEUES + name,
+                )
         # Messages of one that had this name and was deleted are not its own.
         shape = Shape(patterns=(QUEUES + name,), name=name)
         return self.add(key, shape, Options(), start=self._core.log.end)
@@ -341,7 +376,8 @@ class Readers:
         keys = list(self._readers)
         for at in range(min(LOOK_ON_MAX, len(keys))):
             reader = self._readers[keys[(self._looked + at) % len(keys)]]
-            if not any(reader.backlog.counts) and reader.backlog.pin < self._core.log.durable_end:
+            is_idle = not reader.shape.forward and not any(reader.backlog.counts)
+            if is_idle and reader.backlog.pin < self._core.log.durable_end:
                 reader.backlog.scan(self._core.now.wall_us, 1, keep=False)
         self._looked += LOOK_ON_MAX
 

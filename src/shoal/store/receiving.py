@@ -85,7 +85,7 @@ class Receiving:
         """Read a queue."""
         name = request.text("queue")
         session.owner.check(self._core, "consume", QUEUES + name)
-        if self._readers.get(queue_key(name)) is None:
+        if self._readers.get(queue_key(name)) is None and not self._readers.is_forwarded(QUEUES + name):
             self._core.check_owned(QUEUES + name)
         reader = self._readers.queue(name)
         self._readers.change(reader, queue_options(self._core, session, request, reader.options))

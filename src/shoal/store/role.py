@@ -24,6 +24,7 @@ from typing import Any, Self
 from shoal._core import Log
 from shoal.bus.connection import Connection
 from shoal.bus.inside import begin, begin_instead, join_beside
+from shoal.bus.store_protocol import queue_name
 from shoal.bus.sync import Bus
 from shoal.config import ConnectionConfig
 from shoal.config.access import AccessFile
@@ -35,6 +36,7 @@ from shoal.store import holds
 from shoal.store.asking import Asker
 from shoal.store.certificate import certificate_of
 from shoal.store.config import StoreConfig
+from shoal.store.forwarder import Forwarding
 from shoal.store.keeping import Keeper
 from shoal.store.losses import Losses, loss_of
 from shoal.store.machine import Identity
@@ -146,6 +148,9 @@ class Store:
             term=_term_of(self.log),
             patterns=self.config.patterns,
             node=self._bus.node,
+            forwards=tuple(
+                queue_name(pattern) or pattern for rule in self.config.forward for pattern in rule.patterns
+            ),
         )
         self._door, self.urls = self._listen(connection)
         self._serving = Serving(
@@ -158,6 +163,7 @@ class Store:
             recorded=tuple(rule.pattern for rule in self.config.record),
             principals=self._principals,
             rules=self._rules,
+            forward=self.config.forward,
         )
         self._staged = Staged(self.log, self._serving)
         self._presence = Presence(
@@ -171,6 +177,12 @@ class Store:
             listen_s=0.05 if connection.scheme == "inproc" else LISTEN_S,
             # Nobody proves on the bus to be a store; where tokens count, that is not enough.
             gives_way=self._principals is None,
+        )
+        self._forwarding = Forwarding(
+            self.config.forward,
+            self._serving,
+            domain=self.domain,
+            bytes_max=connection.message_bytes_max,
         )
         self._serving.start()
         for rule in self.config.queues:
@@ -368,8 +380,12 @@ class Store:
             "durable": list(self.log.durable),
             "term": _term_of(self.log),
             "patterns": list(self.config.patterns),
-            **self._serving.status(),
+            **self._serving_status(),
         }
+
+    def _serving_status(self) -> dict[str, Any]:
+        served = self._serving.status()
+        return {**served, "forwards": self._forwarding.status(served["forwards"])}
 
     def _open_state(self) -> str:
         """How it is, for clients."""
@@ -407,6 +423,7 @@ class Store:
         """What is due every second. Whatever fails, what comes first is what makes room again."""
         self._look_at_disk()
         self._read_tokens()
+        self._forwarding.turn()
         try:
             self._note_losses()
             with self._lock:
@@ -523,6 +540,7 @@ class Store:
             self._server.close()
             (self.config.path / "endpoint.json").unlink(missing_ok=True)
         self._presence.stop()
+        self._forwarding.close()
         self._serving.stop()
         self._recording.stop()
         self._publishing.stop()

@@ -1,7 +1,7 @@
 """Messages on their way into the store: sends and transactions."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from shoal._core import Hearing, check_rows
@@ -13,6 +13,7 @@ from shoal.store.commits import Commits, owner_of
 from shoal.store.consumer import Consumer
 from shoal.store.core import After, Core
 from shoal.store.credit import Credit
+from shoal.store.numbers import Numbers
 from shoal.store.publishers import Publishers
 from shoal.store.reader import Reader, Session
 from shoal.store.readers import Readers, queue_key
@@ -35,9 +36,13 @@ class Sending:
         commits: Commits,
         credit: Credit,
         values: Values,
+        numbers: Numbers,
         recorded: tuple[str, ...] = (),
     ) -> None:
         self._core = core
+        self._numbers = numbers
+        #: Whether other stores forward messages here.
+        self.is_fed: Callable[[], bool] = lambda: False
         self._credit = credit
         self._readers = readers
         self._commits = commits
@@ -47,7 +52,7 @@ class Sending:
         self.unheard = 0
         #: Of chains in this turn: how far they will be stored.
         self._marks: dict[tuple[int, int], int] = {}
-        self._publishers = Publishers(core)
+        self.publishers = Publishers(core)
         #: Ids of transactions in this turn that have rows.
         self._committing: set[str] = set()
         #: Whose destinations are refused because they pin space, and why.
@@ -58,12 +63,17 @@ class Sending:
     def begin_turn(self) -> None:
         """Marks of the last turn are in the log, or were refused."""
         self._marks.clear()
-        self._publishers.begin_turn()
+        self.publishers.begin_turn()
         self._committing.clear()
 
-    def _mark(self, publisher: int, chain: int) -> int:
+    def mark_of(self, publisher: int, chain: int) -> int:
+        """The highest number that is stored of a chain, or will be with this turn."""
         found = self._marks.get((publisher, chain))
         return self._core.log.chain(publisher, chain) if found is None else found
+
+    def set_mark(self, chain: tuple[int, int], number: int) -> None:
+        """A chain will be stored up to a number with this turn."""
+        self._marks[chain] = number
 
     # Requests.
 
@@ -75,23 +85,31 @@ class Sending:
         """
         publisher, chain, after = _chain(request)
         rows = request.data("rows")
-        mark = self._mark(publisher, chain)
+        mark = self.mark_of(publisher, chain)
+        elsewhere = request.number("elsewhere", default=0)
         core = self._core
         try:
-            owner = self._publishers.check(session, request, publisher, chain)
+            owner = self.publishers.check(session, request, publisher, chain)
             first, last, new, destinations = self._check(
-                session, rows, publisher, chain, after, mark, live=request.flag("live")
+                session,
+                rows,
+                publisher,
+                chain,
+                min(after, mark) if after <= elsewhere else after,
+                mark,
+                live=request.flag("live"),
             )
         except RequestError as error:
             # Nothing of what was sent behind it is taken either.
             refusal = error
-            core.after_rows(lambda _: self._refuse(session, publisher, chain, refusal), with_rows=False)
+            core.after_rows(lambda _: self.refuse(session, publisher, chain, refusal), with_rows=False)
             return
         if publisher not in session.publishers:
             # An outbox has an identity of its own, and is as local as its connection.
             session.publishers.append(publisher)
             self._readers.leave_out(session, publisher)
         if new:
+            self.cover((publisher, chain), max(mark, elsewhere), last)
             self._take(session, rows, (publisher, chain), owner, mark, last, destinations)
         session.chains.add((publisher, chain))
 
@@ -102,11 +120,11 @@ class Sending:
                 core.say(session.id, {**body, "through": min(stored, max(last, mark))})
             else:
                 error = RequestError("FULL", refused, first=first, last=last)
-                self._refuse(session, publisher, chain, error)
+                self.refuse(session, publisher, chain, error)
 
         core.after_rows(done)
 
-    def _refuse(self, session: Session, publisher: int, chain: int, error: RequestError) -> None:
+    def refuse(self, session: Session, publisher: int, chain: int, error: RequestError) -> None:
         """Say that the store took nothing of a request, and up to where it has the chain."""
         body = {"op": "refused", "publisher": publisher, "chain": chain, "error": error.code}
         mark = self._core.log.chain(publisher, chain)
@@ -134,7 +152,7 @@ class Sending:
         more = {"first": first, "last": last}
         if after > mark:
             text = f"messages up to {after} were sent before, and only those up to {mark} are stored"
-            raise RequestError("HOLE", text, **more)
+            raise RequestError("HOLE", text, **more, **({"awaits": True} if self.is_fed() else {}))
         if longest > RECORD_BYTES_MAX or len(rows) > max(most, BATCH_BYTES_MAX, longest + 65_536):
             text = f"{len(rows)} bytes at once are too long: send at most {most or BATCH_BYTES_MAX}"
             raise RequestError("TOO_LONG", text, **more)
@@ -166,7 +184,7 @@ class Sending:
         """Take room, or refuse; why there is none for rows that are `live`."""
         self.check_destination(destination)
         lacking: RequestError | None = None
-        for reader in self._readers.wanting(destination):
+        for reader in self._readers.concerned(destination):
             try:
                 self._admit_for(reader, size)
             except RequestError as error:
@@ -177,6 +195,8 @@ class Sending:
 
     def check_destination(self, destination: str) -> None:
         """Refuse what no client may send here; a queue comes into being."""
+        if self._readers.is_forwarded(destination):
+            return
         self._core.check_owned(destination)
         name = queue_name(destination)
         if name is not None:
@@ -201,10 +221,10 @@ class Sending:
             is_new |= not self._readers.wanting(destination) and queue_name(destination) is not None
             self.check_destination(destination)
         for destination, (_, size) in sizes.items():
-            for reader in self._readers.wanting(destination):
+            for reader in self._readers.concerned(destination):
                 self._admit_for(reader, size)
         for destination, (messages, size) in sizes.items():
-            for reader in self._readers.wanting(destination):
+            for reader in self._readers.concerned(destination):
                 reader.idle_since_s = core.now.mono_s
                 reader.totals.messages += messages
                 reader.totals.bytes += size
@@ -214,7 +234,9 @@ class Sending:
     def came(self, destination: str, messages: int, size: int, expected: tuple[int, int], end: int) -> None:
         """Rows of a destination came past the machine, up to an offset; room was taken for the expected."""
         core = self._core
-        for reader in self._readers.wanting(destination):
+        for reader in self._readers.concerned(destination):
+            if reader.shape.forward and messages:
+                core.turn.came(reader.key, messages, size)
             if reader.key in core.expected:
                 core.expect(reader.key, -expected[0], -expected[1])
                 reader.totals.messages -= expected[0]
@@ -268,18 +290,65 @@ class Sending:
         core.turn.push_rows(rows, mark, QUEUES if publish else None)
         self._values.take(rows, mark)
         core.turn.chain(*chain, last, core.now.wall_us, session.kept, owner)
-        self._publishers.begin(*chain, owner)
+        self.publishers.begin(*chain, owner)
         self._marks[chain] = last
-        self._count(destinations, first)
+        self._count(destinations, first, self._readers.concerned)
 
-    def _count(self, destinations: list[tuple[str, int, int]], first: int) -> None:
+    # What other stores forward.
+
+    def admit(self, session: Session, rows: bytes, destinations: list[tuple[str, int, int]]) -> None:
+        """Take room for messages of any publishers, or refuse them."""
+        if destinations and self._core.full is not None:
+            raise RequestError("FULL", self._core.full)
+        for destination, _, size in destinations:
+            try:
+                session.owner.check(self._core, "publish", destination)
+                self._admit(destination, size, live=False)
+            except RequestError as error:
+                raise _about(error, destination, {}) from None
+        self._values.check(rows, 0)
+
+    def cover(self, chain: tuple[int, int], after: int, last: int) -> None:
+        """Rows of this turn cover the numbers of a chain from after one up to and with another."""
+        mark = self.mark_of(*chain)
+        if after > mark or self._numbers.uneven(chain) is not None:
+            self._numbers.add(chain, mark, after, last)
+
+    def raise_mark(self, chain: tuple[int, int], number: int) -> None:
+        """A message of a chain that another store forwards has this number."""
+        if number > self.mark_of(*chain):
+            self._core.turn.chain(*chain, number, self._core.now.wall_us, False)
+            self._marks[chain] = number
+
+    def take_forwarded(
+        self,
+        rows: bytes,
+        destinations: list[tuple[str, int, int]],
+        *,
+        publish: bool,
+    ) -> None:
+        """Take messages of any publishers, which were admitted."""
+        core = self._core
+        first = core.turn.rows
+        core.turn.push_forwarded(rows, QUEUES if publish else None)
+        self._values.take(rows, 0)
+        self._count(destinations, first, self._readers.concerned)
+
+    def _count(
+        self,
+        destinations: list[tuple[str, int, int]],
+        first: int,
+        readers_of: Callable[[str], list[Reader]],
+    ) -> None:
         core = self._core
         end = core.turn.rows
         for destination, messages, size in destinations:
             core.touched.add(destination)
             name = queue_name(destination)
-            for reader in self._readers.wanting(destination):
-                if name is not None:
+            for reader in readers_of(destination):
+                if reader.shape.forward:
+                    core.turn.came(reader.key, messages, size)
+                elif name is not None:
                     # Whoever sends uses it.
                     reader.idle_since_s = core.now.mono_s
                     if reader.shape.durable:
@@ -314,7 +383,7 @@ class Sending:
         core.turn.push_heard(rows, refused)
         for publisher, chain, number in chains:
             core.turn.chain(publisher, chain, number, core.now.wall_us, False)
-        self._count(taken, first)
+        self._count(taken, first, self._readers.wanting)
         core.after_rows(self._unhear(sum(messages for _, messages, _ in taken)))
 
     def _unhear(self, messages: int) -> After:
@@ -331,7 +400,7 @@ class Sending:
         """
         core = self._core
         id_, chain = request.text("id"), _chain(request)
-        owner = self._publishers.check(session, request, *chain[:2])
+        owner = self.publishers.check(session, request, *chain[:2])
         whose = owner_of(session.owner.principal, session.client_id)
         known = self._commits.find(id_, chain[:2], whose)
         if known is not None:
@@ -350,7 +419,7 @@ class Sending:
         new = 0
         if rows:
             publisher, number, _ = chain
-            mark = self._mark(publisher, number)
+            mark = self.mark_of(publisher, number)
             # A chain has its next commit when the one before is answered, by a store that was restored since,
             # perhaps: nothing is on the way that this one could overtake.
             _first, last, new, destinations = self._check(
@@ -365,6 +434,7 @@ class Sending:
         done = self._commits.add(id_, chain[:2], whose, new, named=named, with_rows=bool(rows))
         if rows:
             self._committing.add(id_)
+            self.cover((publisher, number), max(mark, chain[2]), last)
             self._take(session, rows, (publisher, number), owner, mark, last, destinations, publish=True)
 
         def done_with(refused: str | None) -> None:

@@ -29,11 +29,13 @@ from shoal.messages import store as notices
 from shoal.store.announcing import LOOK_S, Announcing
 from shoal.store.certificate import Certificate
 from shoal.store.core import Now
+from shoal.store.forwards import Next
 from shoal.store.gate import Gate, Via
 from shoal.store.listening import Listening
 from shoal.store.machine import SESSION, Identity, Machine
 from shoal.store.publishing import Publishing
 from shoal.store.retained import Answers
+from shoal.store.rule import ForwardRule
 from shoal.store.rules import Rules
 from shoal.system import Readable
 
@@ -166,14 +168,20 @@ class Serving:
         recorded: tuple[str, ...] = (),
         principals: Principals | None = None,
         rules: Rules | None = None,
+        forward: tuple[ForwardRule, ...] = (),
     ) -> None:
         self._log = log_
+        #: Called when messages became durable, or an operator changed a rule.
+        self.when_durable: Callable[[], None] = lambda: None
+        self._has_rules = bool(forward)
         self._failed = failed
         self._publishing = publishing
         self._bus = bus
         store = f"{log_.store_id:016x}"
         gate = None if principals is None else Gate(principals, store, identity.run)
-        self.machine = Machine(log_, identity, self._now(), recorded=recorded, gate=gate, rules=rules)
+        self.machine = Machine(
+            log_, identity, self._now(), recorded=recorded, gate=gate, rules=rules, forward=forward
+        )
         #: The name of an inproc domain on which programs of this process ask.
         self.channel = f"store-{store}-{secrets.token_hex(4)}"
         inside = Bus(ConnectionConfig(scheme="inproc", domain=self.channel, when_slow="wait"))
@@ -252,6 +260,43 @@ class Serving:
             self.machine.took(self._now(), first, end, expected, note)
         self._bell.ring(0)
 
+    # What rules say.
+
+    @property
+    def log(self) -> Log:
+        """The store's log."""
+        return self._log
+
+    def forwarded(self, name: str, end: int, messages: int, size: int) -> None:
+        """The next store of a rule has what lies below an offset."""
+        with self._lock:
+            self.machine.forwarded(self._now(), name, end, messages, size)
+        self._bell.ring(0)
+
+    def give_up_forwarded(self, name: str, first: int, end: int, why: str) -> int | None:
+        """Move messages to the dead-letter queue that the next store never takes; none without room."""
+        with self._lock:
+            at = self._now()
+            moved = self.machine.give_up_forwarded(at, name, first, end, why)
+            # Under the lock: the thread that serves takes what this turn has for durable.
+            self.machine.append(at)
+            self._log.sync()
+            has_room = self.machine.forwards.place(name) >= end
+        self._bell.ring(0)
+        return moved if has_room else None
+
+    def set_next(self, name: str, to: Next) -> None:
+        """A rule leads to this store from now on."""
+        with self._lock:
+            self.machine.forwards.set_next(name, to)
+        self._bell.ring(0)
+
+    def take_ruled(self) -> dict[str, int]:
+        """Rules that an operator changed, and where they are."""
+        with self._lock:
+            ruled, self.machine.ruled = self.machine.ruled, set()
+            return {name: self.machine.forwards.place(name) for name in ruled}
+
     def set_space(self, full: str | None, low: str | None) -> None:
         """How the disk is."""
         with self._lock:
@@ -319,6 +364,8 @@ class Serving:
                 self._publishing.publish_again(publisher)
             if has_committed:
                 self._publishing.wake()
+        if self._has_rules:
+            self.when_durable()
         return more or is_behind
 
     def _answer_fetches(self) -> None:
@@ -355,7 +402,7 @@ class Serving:
             session = body.get("session")
             if isinstance(session, str) and SESSION.fullmatch(session) and session not in self._used:
                 self._used[session] = (door, message.sender)
-            has_committed |= body.get("op") == "commit"
+            has_committed |= body.get("op") in ("commit", "forward")
             if body.get("op") == "subscribe" and isinstance(session, str):
                 self._subscribed.add(session)
             rows = body.get("rows")

@@ -170,7 +170,7 @@ class PlainStore:
         mark = self.marks.get(key, 0)
         alone = split_rows(body["rows"])
         error = None
-        if mark < body["after"]:
+        if mark < body["after"] and body.get("elsewhere", 0) < body["after"]:
             error = "HOLE"
         elif any(str(read_rows(rows)[0].topic) in self.full for _, rows in alone):
             error = "FULL"

@@ -7,6 +7,7 @@ from shoal._core import Log, Message, SimulatedDisk
 from shoal.bus.store_protocol import queue_topic
 from shoal.store.core import Now
 from shoal.store.machine import Identity, Machine, Silent
+from shoal.store.rule import ForwardRule
 from shoal.testing import rows
 
 SEGMENT_BYTES = 1 << 20
@@ -22,9 +23,12 @@ class Desk:
         queue_window: int = 65_536,
         recorded: tuple[str, ...] = (),
         return_s: float = 0.0,
+        forward: tuple[ForwardRule, ...] = (),
+        store_id: int = 7,
         **identity: Any,
     ) -> None:
         self.queue_window, self.recorded, self.return_s = queue_window, recorded, return_s
+        self.forward, self.store_id = forward, store_id
         self.disk = disk or SimulatedDisk(1)
         self.identity = identity
         self.now_s = 1000.0
@@ -43,7 +47,7 @@ class Desk:
     def open(self) -> None:
         self.log = Log.simulated(
             self.disk,
-            store_id=7,
+            store_id=self.store_id,
             incarnation=bytes(16),
             segment_bytes=SEGMENT_BYTES,
             clock_us=self.now.wall_us,
@@ -56,6 +60,7 @@ class Desk:
             recorded=self.recorded,
             queue_window=self.queue_window,
             return_s=self.return_s,
+            forward=self.forward,
         )
 
     def crash(self) -> None:

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyString};
-use shoal_log::{Meta, Query, Row, RowsReader, RowsWriter};
+use shoal_log::{Meta, Portion, Query, Row, RowsReader, RowsWriter};
 use shoal_node::Origin;
 use shoal_wire::MessageView;
 
@@ -22,7 +22,7 @@ use super::outgoing::{
 use super::typed;
 use crate::convert::{argument, text_argument};
 use crate::errors;
-use crate::log::{Log, as_passed_on};
+use crate::log::{Log, as_passed_on, query};
 
 /// Where queues are among the topics of a log.
 const QUEUES: &str = "_queue/";
@@ -423,6 +423,43 @@ pub fn take_rows<'py>(
     });
     let (rows, next) = taken.map_err(errors::store)?;
     Ok((PyBytes::new(py, rows.bytes()), next, rows.count()))
+}
+
+/// (rows, offset after the last one looked at, how many rows, messages passed, their bytes).
+type Forwardable<'py> = (Bound<'py, PyBytes>, u64, u32, u64, u64);
+
+/// Persistent messages of a log that match patterns, for the next store: at most so many and about so many bytes, but a
+/// transaction is whole. Those that expired are passed by, and what has a time to live or a delay says how long it was held.
+#[pyfunction]
+#[allow(clippy::too_many_arguments, reason = "what to read, and how much of it")]
+pub fn forward_rows<'py>(
+    py: Python<'py>,
+    log: &Log,
+    start: u64,
+    end: u64,
+    patterns: Vec<String>,
+    rows_max: u32,
+    bytes_max: usize,
+    now_us: u64,
+) -> PyResult<Forwardable<'py>> {
+    let shared = log.here()?;
+    let query = query(start, end, &patterns, None)?;
+    let taken = detached(py, || {
+        let mut cursor = shared.cursor(&query)?;
+        let mut portion = Portion::new(start);
+        loop {
+            match cursor.next()? {
+                Some(row) if portion.take(&row, now_us, rows_max, bytes_max) => {}
+                Some(_) => return Ok(portion),
+                None => break,
+            }
+        }
+        portion.next = end.max(portion.next);
+        Ok(portion)
+    });
+    let taken = taken.map_err(errors::store)?;
+    let rows = PyBytes::new(py, taken.rows.bytes());
+    Ok((rows, taken.next, taken.rows.count(), taken.messages, taken.bytes))
 }
 
 /// A message that lived too long where it waited: whoever gets it sees it expire at once. None if it did not.

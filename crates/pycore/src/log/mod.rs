@@ -33,7 +33,7 @@ pub use disk::{Shared, SimulatedDisk};
 pub use hearing::{Hearing, heard_rows};
 pub use publisher::{as_passed_on, publish_rows};
 pub use recorder::{Lanes, Recorder};
-pub use turn::{Turn, check_rows};
+pub use turn::{Turn, check_forwarded, check_rows, sift_forwarded};
 pub use verify::verify_log;
 
 use disk::AnyDisk;

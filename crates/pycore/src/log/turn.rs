@@ -5,7 +5,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
-use shoal_log::{Appended, Chain, Change, Delivery, Filter, Intake, LogError, Meta, Row, RowsWriter};
+use pyo3::types::PyBytes;
+use shoal_log::{
+    Appended, Chain, Change, Delivery, Destinations, Filter, Forwarded, Intake, Known, LogError, Meta, Row,
+    RowsWriter,
+};
 use shoal_wire::{Destination, EncodeError, MessageView, Outgoing, PropertiesWriter, Scalar, Topic};
 
 use super::{Log, Shared};
@@ -27,6 +31,34 @@ pub fn check_rows(
     let checked = detached(py, || Intake::check(&rows, publisher, chain, mark));
     let found = checked.map_err(|error| errors::store(LogError::Refused(error.to_string())))?;
     Ok((found.numbers.0, found.numbers.1, found.new, found.longest, found.destinations))
+}
+
+/// (bytes of the longest, [(publisher, chain, first number, last number) of rows that follow each other]).
+type CheckedForwarded = (usize, Vec<(u64, u32, u64, u64)>);
+
+/// Looks through rows of any publishers that another store forwarded.
+#[pyfunction]
+pub fn check_forwarded(py: Python<'_>, rows: PyBackedBytes) -> PyResult<CheckedForwarded> {
+    let checked = detached(py, || Forwarded::check(&rows));
+    let found = checked.map_err(|error| errors::store(LogError::Refused(error.to_string())))?;
+    let runs = found.runs.iter().map(|run| (run.publisher, run.chain, run.first, run.last)).collect();
+    Ok((found.longest, runs))
+}
+
+/// Publisher, chain, and runs of numbers that are known of it.
+type KnownRuns = (u64, u32, Vec<(u64, u64)>);
+
+/// Of rows that another store forwarded those that are not known, how many there are, and where they go. What is known of a
+/// publisher's chain are runs of numbers, each from after the first up to and with the second.
+#[pyfunction]
+pub fn sift_forwarded<'py>(
+    py: Python<'py>,
+    rows: PyBackedBytes,
+    known: Vec<KnownRuns>,
+) -> (Bound<'py, PyBytes>, u32, Destinations) {
+    let known: Known = known.into_iter().map(|(publisher, chain, runs)| ((publisher, chain), runs)).collect();
+    let (new, destinations) = detached(py, || Forwarded::sift(&rows, &known));
+    (PyBytes::new(py, new.bytes()), new.count(), destinations)
 }
 
 /// Messages and changes of a log's state that become durable together. For one thread at a time.
@@ -71,6 +103,13 @@ impl Turn {
     #[pyo3(signature = (rows, mark, unpublished = None))]
     fn push_rows(&self, py: Python<'_>, rows: PyBackedBytes, mark: u64, unpublished: Option<&str>) {
         detached(py, || self.lock().push_rows(&rows, mark, unpublished.map(str::as_bytes)));
+    }
+
+    /// Takes rows over that another store forwarded. The store publishes those whose destination does not begin with
+    /// `unpublished`, if that is given.
+    #[pyo3(signature = (rows, unpublished = None))]
+    fn push_forwarded(&self, py: Python<'_>, rows: PyBackedBytes, unpublished: Option<&str>) {
+        detached(py, || self.lock().push_forwarded(&rows, unpublished.map(str::as_bytes)));
     }
 
     /// Takes rows over that a store heard, but for those to some destinations.
