@@ -126,16 +126,17 @@ fn a_member_that_joined_just_now_loses_nothing_of_a_fast_publisher_before_its_fi
     wire.add(&config(3));
     let second = wire.subscribe(2, "a");
     while wire.nodes[0].hub().interested(b"a") != [2, 3] {
-        wire.run(Duration::from_millis(10));
+        wire.run(Duration::from_micros(100));
     }
-    wire.run(Duration::from_millis(50));
-    // It stands still for less time than anybody is waited for. Meanwhile there is more to send than can be kept.
-    wire.stopped[2] = true;
+    // It hears nothing for less time than anybody is waited for. Meanwhile there is more to send than can be kept.
+    let deaf = Rc::new(Cell::new(true));
+    let is_deaf = Rc::clone(&deaf);
+    wire.passes = Box::new(move |_, to| to != 2 || !is_deaf.get());
     let (mut published, mut received) = (1, [read(&first).len(), read(&second).len()]);
     assert_eq!(received, [1, 0]);
     for step in 0..100 {
         if step == 30 {
-            wire.go_on(2);
+            deaf.set(false);
         }
         while published < 2000 && wire.publish_if_room(0, "a", &MESSAGE).is_some() {
             published += 1;
