@@ -201,6 +201,12 @@ class StoreChannel:
         return self._session.state == "open"
 
     @property
+    def is_linked(self) -> bool:
+        """Whether its own link to the store is up, as far as that is known."""
+        bus = self._bus
+        return bus is not None and any(link.state == "up" for link in bus.links)
+
+    @property
     def greeting(self) -> Body:
         """What the store said of itself."""
         return self._session.greeting

@@ -100,7 +100,8 @@ class Forwarder:
 
     def status(self) -> dict[str, Any]:
         """How it is, for people."""
-        chain, is_open = self.chain, self._channel.is_open
+        # A session outlives a short cut of its link.
+        chain, is_open = self.chain, self._channel.is_open and self._channel.is_linked
         state = "connecting" if not is_open else "stopped" if chain.stopped else "open"
         if state == "open" and chain.refused:
             state = "refused"

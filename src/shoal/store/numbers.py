@@ -14,9 +14,9 @@ import json
 from shoal.store.core import Core
 
 #: Runs of one chain; beyond, the lowest two become one, as if nothing were missing between them.
-RUNS_MAX = 64
+RUNS_MAX = 32
 #: Chains with more than one run, or one that does not begin at 0; of more, those kept longest are forgotten.
-CHAINS_MAX = 10_000
+CHAINS_MAX = 5_000
 
 _PREFIX = "numbers/"
 

@@ -31,7 +31,7 @@ from shoal.testing import rows
 OPS = (
     "hello", "ping", "bye", "send", "commit", "subscribe", "consume", "credit", "ack", "release",
     "cancel", "report", "browse", "declare", "temporary", "delete", "purge", "move", "unsubscribe", "reserve",
-    "reserved", "unreserve", "shown", "status",
+    "reserved", "unreserve", "shown", "status", "forward", "rule",
 )  # fmt: skip
 FIELDS = (
     "version", "publisher", "client_id", "lease_s", "chain", "after", "rows", "id", "acks", "consumer",
@@ -42,7 +42,7 @@ FIELDS = (
     "dead_letter_expired", "expires_after_s", "backlog_max_bytes", "if_empty", "through", "mark", "error",
     "text", "counts", "lives", "store", "run", "domain", "urls", "term", "state", "memory", "private",
     "since", "end", "incarnation", "node", "destination", "request", "op", "session", "n", "$shoal",
-    "value", "proof",
+    "value", "proof", "elsewhere", "upstream", "passed", "publish", "runs", "act", "key", "awaits", "takes",
 )  # fmt: skip
 #: Objects inside objects that are none: what only bytes can say.
 TAGGED = ("dict", "ndarray", "datetime", "Decimal", "nobody")
