@@ -81,6 +81,9 @@ class Message:
     def _properties_and_group(self) -> tuple[dict[str, Any], str | None]:
         """Its properties and its group."""
     @property
+    def _left_s(self) -> float | None:
+        """Seconds of its time to live that are left, if a subscription gave it."""
+    @property
     def _body_kind(self) -> int:
         """What kind of body it has, as the wire numbers them, without decoding it."""
     @property
@@ -1417,10 +1420,13 @@ class RowsBuilder:
         Those with a time to live or a delivery delay say how long they waited here.
         """
 
-def pass_on(node: Node, rows: bytes, timeout_s: float | None = None, *, redelivered: bool = False) -> None:
+def pass_on(
+    node: Node, rows: bytes, timeout_s: float | None = None, *, redelivered: bool = False, age_s: float = 0.0
+) -> None:
     """Publish rows for live subscribers, under the identity they have in the store; queues have none.
 
-    Whoever has read those that are `redelivered` does not read them again.
+    Whoever has read those that are `redelivered` does not read them again. They waited for `age_s` more than
+    they say.
     """
 
 def read_rows(
@@ -1449,10 +1455,11 @@ def forward_rows(
     Messages that expired are passed by. A time to live counts how long a message was held here.
     """
 
-def take_rows(
-    log: Log, start: int, end: int, rows_max: int, bytes_max: int, now_us: int | None = None
-) -> tuple[bytes, int, int]:
+def age_rows(rows: bytes, age_s: float) -> bytes:
+    """Rows that waited for so many seconds more than they say."""
+
+def take_rows(log: Log, start: int, end: int, rows_max: int, bytes_max: int) -> tuple[bytes, int, int]:
     """Rows of a log from an offset on: the rows, the offset after the last one, how many there are.
 
-    A message whose time to live is over at `now_us` has next to none left.
+    They say how long the log had them, where that counts.
     """

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from killed_store import KilledStore
 from store_node import listening_url
 
 import shoal
@@ -192,6 +193,14 @@ def store_process(link: str, directory: Path, domain: str) -> Iterator[str]:
                 process.wait(PATIENCE_S)
             except subprocess.TimeoutExpired:
                 process.kill()
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[KilledStore]:
+    """A store that a test kills."""
+    made = KilledStore(tmp_path / "store")
+    yield made
+    made.kill()
 
 
 @pytest.fixture

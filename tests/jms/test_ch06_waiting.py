@@ -7,7 +7,8 @@ from collections.abc import Callable
 
 import pytest
 from conftest import PATIENCE_S
-from test_kills import KilledStore, inner_of, store, until_ready  # noqa: F401 — a fixture
+from killed_store import KilledStore
+from test_kills import inner_of, until_ready
 from waiting import until
 
 from shoal import jms
@@ -58,7 +59,7 @@ def test_a_message_that_stop_kept_back_is_not_counted_by_recover(factory: jms.Co
 
 
 def test_a_message_that_stop_kept_back_while_its_store_died_comes_once_and_uncounted(
-    store: KilledStore,  # noqa: F811
+    store: KilledStore,
 ) -> None:
     with store.factory().create_context(CLIENT) as context:
         consumer = context.create_consumer(QUEUE)
@@ -110,7 +111,7 @@ def test_a_dups_ok_consumer_that_is_closed_leaves_its_subscription(factory: jms.
         context.unsubscribe("all")
 
 
-def test_nothing_waits_for_a_durable_consumer_that_waits_for_its_store(store: KilledStore) -> None:  # noqa: F811
+def test_nothing_waits_for_a_durable_consumer_that_waits_for_its_store(store: KilledStore) -> None:
     with store.factory(client_id="desk").create_connection() as connection:
         session, other = connection.create_session(), connection.create_session()
         session.create_durable_consumer(TOPIC, "warm").close()
@@ -144,7 +145,7 @@ def test_a_durable_consumer_that_could_not_be_made_can_be_made_again(factory: jm
 @pytest.mark.parametrize("mode", [jms.Session.AUTO_ACKNOWLEDGE, jms.Session.DUPS_OK_ACKNOWLEDGE, CLIENT])
 @pytest.mark.parametrize("timeout_s", [0.0, 1.0])
 def test_receive_keeps_its_timeout_while_the_store_stands_still(
-    store: KilledStore,  # noqa: F811
+    store: KilledStore,
     mode: int,
     timeout_s: float,
 ) -> None:
@@ -165,7 +166,7 @@ def test_receive_keeps_its_timeout_while_the_store_stands_still(
 
 
 @pytest.mark.parametrize("what", ["queue", "durable", "browser", "unsubscribe"])
-def test_closing_ends_a_call_that_waits_for_the_store(store: KilledStore, what: str) -> None:  # noqa: F811
+def test_closing_ends_a_call_that_waits_for_the_store(store: KilledStore, what: str) -> None:
     connection = store.factory(client_id="desk").create_connection()
     session = connection.create_session()
     session.create_durable_consumer(TOPIC, "warm").close()
@@ -200,7 +201,7 @@ def test_closing_ends_a_call_that_waits_for_the_store(store: KilledStore, what: 
 
 @pytest.mark.parametrize("timeout_s", [0.0, 1.0])
 def test_receive_of_asyncio_keeps_its_timeout_while_the_store_stands_still(
-    store: KilledStore,  # noqa: F811
+    store: KilledStore,
     timeout_s: float,
 ) -> None:
     async def main() -> None:
@@ -224,7 +225,7 @@ def test_receive_of_asyncio_keeps_its_timeout_while_the_store_stands_still(
     asyncio.run(main())
 
 
-def test_closing_ends_a_receive_that_waits_for_the_store(store: KilledStore) -> None:  # noqa: F811
+def test_closing_ends_a_receive_that_waits_for_the_store(store: KilledStore) -> None:
     with store.factory().create_context() as context:
         consumer = context.create_consumer(QUEUE)
         context.create_producer().send(QUEUE, "x")

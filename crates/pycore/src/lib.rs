@@ -2,6 +2,7 @@
 
 use pyo3::prelude::*;
 
+mod aging;
 mod bell;
 mod bench;
 mod bus;
@@ -33,7 +34,7 @@ mod _core {
     use crate::bus::exit::{is_abandoned, mark_exiting, wait_for_waiting_threads};
     #[pymodule_export]
     use crate::bus::rows::{
-        RowsBuilder, forward_rows, offsets_of, pass_on, read_rows, split_rows, take_rows,
+        RowsBuilder, age_rows, forward_rows, offsets_of, pass_on, read_rows, split_rows, take_rows,
     };
     #[pymodule_export]
     use crate::bus::{

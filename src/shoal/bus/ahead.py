@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import functools
 import logging
+import time
 from collections import deque
 from typing import TYPE_CHECKING, Any, Self
 
@@ -226,11 +227,12 @@ class _Path:
             self._builders.popleft()
         return None
 
-    def _publish_stored(self, rows: bytes, redelivered: bool) -> None:
+    def _publish_stored(self, rows: bytes, at: float, redelivered: bool) -> None:
         """Publish a message that is stored for live subscribers; those that have it drop it."""
         ((number, _),) = split_rows(rows)
         try:
-            pass_on(self._node, rows, 0.0, redelivered=redelivered or number in self._repeated)
+            is_again = redelivered or number in self._repeated
+            pass_on(self._node, rows, 0.0, redelivered=is_again, age_s=max(time.monotonic() - at, 0.0))
         except FullError:
             raise
         except ClosedError:

@@ -196,6 +196,10 @@ class ConsumerBase(ABC):
         with self._channel.locked():
             self._inbox.set_aside(message)
 
+    def _expiry_of(self, message: Message) -> float | None:
+        """When a message is too old that was received just now, by `time.monotonic`; `None` is never."""
+        return self._inbox.expiry_of(message)
+
     def _take_up(self, message: Message) -> bool:
         """The program gets a message that was set aside; false if it comes again, because its lease ended."""
         with self._channel.locked():

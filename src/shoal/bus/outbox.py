@@ -186,11 +186,7 @@ class Outbox:
         end = self._log.durable_end
         if self._read >= end:
             return None
-        # What lived too long here expires at the store at once.
-        now_us = self._log.clock_us
-        rows, after, count = take_rows(
-            self._log, self._read, end, self._rows_together, self._bytes_together, now_us
-        )
+        rows, after, count = take_rows(self._log, self._read, end, self._rows_together, self._bytes_together)
         first, self._read = self._read + 1, after
         return (rows, first, after) if count else None
 

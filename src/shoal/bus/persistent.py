@@ -300,13 +300,14 @@ class Persistence:
         is_value = RETAIN in (headers.get("properties") or ())
         return is_first and not is_value and self.channel.credit.covers(topic, self._unstored_bytes)
 
-    def _publish_stored(self, rows: bytes, redelivered: bool) -> None:
+    def _publish_stored(self, rows: bytes, at: float, redelivered: bool) -> None:
         """Publish a message that is stored for live subscribers."""
         connection = self._connection()
         if connection is None:
             return
         try:
-            pass_on(connection.node, rows, 0.0, redelivered=redelivered)
+            age_s = max(time.monotonic() - at, 0.0)
+            pass_on(connection.node, rows, 0.0, redelivered=redelivered, age_s=age_s)
         except FullError:
             raise
         except ClosedError:

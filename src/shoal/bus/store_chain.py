@@ -89,7 +89,7 @@ class RowsEngine(Protocol):
     def handle_timeout(self, now: float) -> None:
         """Time has passed."""
 
-    def poll_send(self) -> dict[str, Any] | None:
+    def poll_send(self, now: float = 0.0) -> dict[str, Any] | None:
         """The next request, if one is to be sent now."""
 
     def poll_timeout(self) -> float | None:
@@ -99,10 +99,12 @@ class RowsEngine(Protocol):
 class Batch:
     """Rows of one request."""
 
-    __slots__ = ("error", "first", "last", "repeated", "rows")
+    __slots__ = ("at", "error", "first", "last", "repeated", "rows")
 
-    def __init__(self, rows: bytes, first: int, last: int, *, repeated: bool = False) -> None:
+    def __init__(self, rows: bytes, first: int, last: int, at: float, *, repeated: bool = False) -> None:
         self.rows, self.first, self.last = rows, first, last
+        #: When they were as old as they say.
+        self.at = at
         #: It was sent in a session that is over.
         self.repeated = repeated
         #: Why the link takes it in no request: it is given up once those in front of it are stored.
@@ -294,7 +296,7 @@ class Chain:
             while batches and batches[0].last <= through:
                 batch = self._drop(batches)
                 if batch.last > self.live:
-                    self._unlive.add(batch.rows, self.live, repeated=batch.repeated)
+                    self._unlive.add(batch.rows, self.live, batch.at, repeated=batch.repeated)
         self._after = max(self._after, through)
         self._go_live()
         self._on_stored(through)
@@ -395,7 +397,7 @@ class Chain:
 
     # --- output ---
 
-    def poll_send(self) -> dict[str, Any] | None:
+    def poll_send(self, now: float = 0.0) -> dict[str, Any] | None:
         """The next request, if one is to be sent now."""
         is_held = self._stopped is not None or self._retry_at is not None
         if is_held or self._holes_due or len(self._flying) >= IN_FLIGHT_MAX:
@@ -412,7 +414,7 @@ class Chain:
             taken = self._take()
             if taken is None:
                 return None
-            batch = Batch(*taken)
+            batch = Batch(*taken, now)
             self.unstored_bytes += len(batch.rows)
         after, self._after = self._after, batch.last
         self._flying.append(batch)
@@ -422,6 +424,7 @@ class Chain:
             "chain": self.chain,
             "after": after,
             "rows": batch.rows,
+            "since": batch.at,
         }
         if self._key is not None:
             request["key"] = self._key
@@ -501,4 +504,4 @@ class Chain:
 def _alone(batch: Batch) -> list[Batch]:
     """The rows of a batch, one by one."""
     rows = split_rows(batch.rows)
-    return [Batch(row, number, number, repeated=batch.repeated) for number, row in rows]
+    return [Batch(row, number, number, batch.at, repeated=batch.repeated) for number, row in rows]

@@ -194,6 +194,11 @@ class Inbox:
         """A message that was handed out and is not acknowledged."""
         return self._held.get(offset)
 
+    def expiry_of(self, message: Message) -> float | None:
+        """When a message is too old that was handed out just now; `None` is never."""
+        expiries = self._expiries
+        return expiries.get(offset_of(message)) if expiries else None
+
     def has_in_hand(self, message: Message) -> bool:
         """Whether a message is held from this very delivery: one that was given back may be here again."""
         return self.holds(message) and self._held[offset_of(message)] is message
@@ -273,7 +278,7 @@ class Inbox:
         late = [
             offset
             for offset in offsets_of(messages)
-            if (expiry := self._expiries.pop(offset, None)) is not None and expiry <= now
+            if (expiry := self._expiries.get(offset)) is not None and expiry <= now
         ]
         self._expired += late
         return [message for message in messages if offset_of(message) not in late]
@@ -397,6 +402,7 @@ class Inbox:
         for offset in offsets:
             self._held.pop(offset, None)
             self._counts.pop(offset, None)
+            self._expiries.pop(offset, None)
             self._aside.discard(offset)
 
     def dead(self, offsets: list[int], delay_s: float) -> Request:
@@ -540,8 +546,8 @@ class Inbox:
         self.lease = answer["lease"]
         self._former, self._lost = None, []
 
-    def on_deliver(self, now: float, body: Request) -> None:
-        """Messages came."""
+    def on_deliver(self, said: float, body: Request) -> None:
+        """Messages came, which the store said at a time."""
         if self.closed or body["lease"] != self.lease:
             return
         messages = read_rows(
@@ -557,7 +563,7 @@ class Inbox:
         self._ready.extend(messages)
         self._counts.update(body.get("counts") or {})
         self._expiries.update(
-            (offset, now + left_us / 1e6) for offset, left_us in body.get("lives", {}).items()
+            (offset, said + left_us / 1e6) for offset, left_us in body.get("lives", {}).items()
         )
         if not self._paused:
             self._changed()
@@ -684,6 +690,8 @@ class Inbox:
             del held[offset]
             if self._counts:
                 self._counts.pop(offset, None)
+            if self._expiries:
+                self._expiries.pop(offset, None)
         self._acks += done
 
     def _changed(self) -> None:

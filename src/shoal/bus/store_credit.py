@@ -18,9 +18,9 @@ from shoal.errors import FullError, InvalidTopicError
 #: Topics of which it is remembered whether the store may refuse them; when there are more, all are forgotten.
 TOPICS_MAX = 4096
 
-#: Publishes rows for live subscribers, marked as redelivered or not; raises `FullError` if their link has no
-#: room now.
-Publish = Callable[[bytes, bool], None]
+#: Publishes rows for live subscribers, which were as old as they say at a time, marked as redelivered or not;
+#: raises `FullError` if their link has no room now.
+Publish = Callable[[bytes, float, bool], None]
 
 
 class Credit:
@@ -70,7 +70,7 @@ class StoredRows:
 
     def __init__(self, publish: Publish | None) -> None:
         self._publish = publish
-        self._rows: deque[tuple[int, bytes, bool]] = deque()
+        self._rows: deque[tuple[int, bytes, float, bool]] = deque()
         self.bytes = 0
 
     def __bool__(self) -> bool:
@@ -81,20 +81,21 @@ class StoredRows:
         """The number of the first one."""
         return self._rows[0][0]
 
-    def add(self, rows: bytes, after: int, *, repeated: bool) -> None:
+    def add(self, rows: bytes, after: int, at: float, *, repeated: bool) -> None:
         """Rows are stored; those up to a number were live before.
 
-        The store may have published rows that were sent `repeated`ly, when it missed this client.
+        They were as old as they say at a time. The store may have published rows that were sent `repeated`ly,
+        when it missed this client.
         """
         if self._publish is not None:
             for number, row in split_rows(rows):
                 if number > after:
-                    self._rows.append((number, row, repeated))
+                    self._rows.append((number, row, at, repeated))
                     self.bytes += len(row)
 
     def repeat(self) -> None:
         """Mark all: the store may have published them, when it missed this client."""
-        self._rows = deque((number, row, True) for number, row, _ in self._rows)
+        self._rows = deque((number, row, at, True) for number, row, at, _ in self._rows)
 
     def publish(self) -> None:
         """Publish as many as live subscribers have room for."""

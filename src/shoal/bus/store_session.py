@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any, Literal
 
+from shoal.bus.clock_offset import ClockOffset, clock_us
 from shoal.bus.store_chain import RowsEngine
 from shoal.bus.store_consumer import Inbox, requests_of
 from shoal.bus.store_credit import NO_CREDIT, Credit
@@ -83,6 +84,8 @@ class Session:
         self.run = ""
         #: What the store said of itself.
         self.greeting: Body = {}
+        #: Its clock.
+        self._clock = ClockOffset()
         #: What may be published before it is stored.
         self.credit = NO_CREDIT
         #: The store ended the session itself, as one does that closes.
@@ -140,6 +143,7 @@ class Session:
         self.end()
         self._lease_s = lease_s
         self.id, self.unanswered = self._token(), 0
+        self._clock = ClockOffset()
         self._said = self._heard = 0
         self._greet(now)
 
@@ -147,6 +151,7 @@ class Session:
         self._hello, self._hello_at = next(self._numbers), now
         self._said_at = self._heard_at = self._pinged_at = now
         hello: Body = {"op": "hello", "n": self._hello, "version": VERSION, "publisher": self.publisher}
+        hello["at"] = clock_us(now)
         if self._client_id is not None:
             hello["client_id"] = self._client_id
         if self._name:
@@ -329,6 +334,7 @@ class Session:
                 self.end()
                 return
             self._heard = number
+        age_s = self._clock.age_s(now, body.get("at"))
         match body.get("op"):
             case "answer":
                 self._on_answer(body)
@@ -352,7 +358,7 @@ class Session:
             case "deliver":
                 inbox = self.inboxes.get(body["consumer"])
                 if inbox is not None:
-                    inbox.on_deliver(now, body)
+                    inbox.on_deliver(now - age_s, body)
             case "gone" if body.get("consumer") is None:
                 self.is_dismissed = True
                 self.end()
@@ -497,10 +503,10 @@ class Session:
                 self.end()
             elif now >= self._ping_at:
                 self._pinged_at = now
-                self._ping()
+                self._ping(now)
 
-    def _ping(self) -> None:
-        self.request({"op": "ping"}, lambda answer, error: None, lasting=False)
+    def _ping(self, now: float) -> None:
+        self.request({"op": "ping", "at": clock_us(now)}, lambda answer, error: None, lasting=False)
 
     # --- output ---
 
@@ -512,6 +518,9 @@ class Session:
             return None
         self._said_at = now
         body = {**self._out.popleft(), "session": self.id}
+        if (since := body.pop("since", None)) is not None:
+            # When its rows were as old as they say: the store hears how long they waited here since then.
+            body |= {"at": clock_us(now), "waited_us": max(clock_us(now - since), 0)}
         if body["op"] not in ("hello", "prove"):
             self._said += 1
             body["seq"] = self._said
@@ -519,14 +528,14 @@ class Session:
 
     def _collect(self, now: float) -> None:
         for chain in self.chains:
-            request = chain.poll_send()
+            request = chain.poll_send(now)
             if request is not None:
                 self._out.append({**request, "n": 0})
         for inbox in self.inboxes.values():
             for request in requests_of(inbox, now):
                 self._out.extend(self._parts({**request, "n": 0}))
         if any(inbox.is_unsure for inbox in self.inboxes.values()):
-            self._ping()
+            self._ping(now)
 
     def poll_timeout(self) -> float | None:
         """When to come back."""

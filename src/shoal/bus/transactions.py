@@ -3,6 +3,7 @@
 import functools
 import secrets
 import threading
+import time
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, Unpack, overload
 
@@ -206,7 +207,8 @@ class TransactionBase:
         if self._named:
             body["named"] = True
         if taken is not None:
-            body["rows"], body["after"] = taken[0], self._chain.committed
+            body["rows"], body["since"] = taken[0], time.monotonic()
+            body["after"] = self._chain.committed
 
         def answered(answer: Body | None, error: BaseException | None) -> None:
             if error is None:

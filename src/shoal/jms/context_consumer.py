@@ -61,17 +61,16 @@ class JMSConsumer(JavaNames):
         delivering.begin_receive(self._consumer)
         try:
             until = until_of(timeout_s)
-            entry = delivering.take(self._consumer, until)
-            if entry is None:
-                return None
-            try:
-                body = body_of(self._consumer._made(entry), kind)
-            except (MessageFormatError, TypeError):
-                if not delivering._keeps:
-                    delivering.put_back(self._consumer, entry)
-                raise
-            delivering.delivered(self._consumer, entry, until)
-            return body
+            while (entry := delivering.take(self._consumer, until)) is not None:
+                try:
+                    body = body_of(self._consumer._made(entry), kind)
+                except (MessageFormatError, TypeError):
+                    if not delivering._keeps:
+                        delivering.put_back(self._consumer, entry)
+                    raise
+                if delivering.delivered(self._consumer, entry, until) is not None:
+                    return body
+            return None
         finally:
             delivering.end_receive()
 

@@ -130,7 +130,7 @@ class Delivering:
                 if consumer._quick is not None and self._gate.started:
                     return consumer._made_first(core)
                 # Stopped or closed meanwhile: it is the first when that is over, if ever.
-                consumer._feed.first.appendleft(Entry(core, 1, time.monotonic()))
+                consumer._feed.first.appendleft(Entry.fresh(core))
             except ClosedError:
                 # Why, is seen below.
                 pass
@@ -147,8 +147,10 @@ class Delivering:
         self.begin_receive(consumer)
         try:
             until = until_of(timeout_s)
-            entry = self.take(consumer, until)
-            return None if entry is None else self.delivered(consumer, entry, until)
+            while (entry := self.take(consumer, until)) is not None:
+                if (message := self.delivered(consumer, entry, until)) is not None:
+                    return message
+            return None
         finally:
             self.end_receive()
 
@@ -249,6 +251,9 @@ class Delivering:
             # It was delivered before the connection to the store was lost, and comes again.
             feed.decline(entry)
             return None
+        if entry.expired:
+            feed.decline(entry)
+            return None
         return entry
 
     def _wait(self, pause: Pause, consumer: MessageConsumer, until: float | None) -> bool:
@@ -290,8 +295,13 @@ class Delivering:
             notices.SESSION_FULL(messages=self._unacknowledged_max).log(log)
         return full
 
-    def delivered(self, consumer: MessageConsumer, entry: Entry, until: float | None = None) -> Message:
-        """The message of an entry that `receive` returns, acknowledged as the mode asks."""
+    def delivered(
+        self, consumer: MessageConsumer, entry: Entry, until: float | None = None
+    ) -> Message | None:
+        """The message of an entry that `receive` returns, acknowledged as the mode asks.
+
+        `None` if it became too old meanwhile: the store may have stood still.
+        """
         if consumer._feed.is_kept:
             try:
                 self.settle(consumer, entry, until)
@@ -299,6 +309,11 @@ class Delivering:
                 # Interrupted while the store was told: the next `receive` returns it.
                 self.put_back(consumer, entry._replace(is_settled=True))
                 raise
+        if entry.expired and not self._keeps:
+            self._passing = False
+            if self._awaited:
+                self._tell_awaited()
+            return None
         return consumer._made(entry)
 
     def settle(self, consumer: MessageConsumer, entry: Entry, until: float | None) -> None:

@@ -30,8 +30,8 @@ class Entry(NamedTuple):
 
     core: BusMessage
     delivery: int
-    #: When it was taken from the bus, by `time.monotonic`.
-    taken: float
+    #: When it is too old, by `time.monotonic`; `None` is never.
+    expires: float | None
     #: The store was told that it is acknowledged.
     is_settled: bool = False
     #: The report that the program gets it, if the store is to have that first.
@@ -39,9 +39,14 @@ class Entry(NamedTuple):
 
     @property
     def expired(self) -> bool:
-        """Whether it became too old while it waited here."""
-        ttl_s = self.core.ttl_s
-        return ttl_s is not None and time.monotonic() - self.taken >= ttl_s
+        """Whether it is too old now."""
+        return self.expires is not None and time.monotonic() >= self.expires
+
+    @classmethod
+    def fresh(cls, core: BusMessage) -> "Entry":
+        """What a subscription gave just now."""
+        left_s = core._left_s
+        return cls(core, 1, None if left_s is None else time.monotonic() + left_s)
 
 
 class Feed(ABC):
@@ -65,7 +70,9 @@ class Feed(ABC):
         """
         while self.first:
             entry = self.first.popleft()
-            if not entry.expired and self._take_up(entry):
+            if entry.expired:
+                self.decline(entry)
+            elif self._take_up(entry):
                 return entry
         return self._take(timeout_s)
 
@@ -143,7 +150,7 @@ class TopicFeed(Feed):
             if core is None:
                 return None
             if self._local is None or (core.publisher, core.connection) != self._local:
-                return Entry(core, 1, time.monotonic())
+                return Entry.fresh(core)
             if until is not None:
                 timeout_s = max(until - time.monotonic(), 0.0)
 
@@ -193,7 +200,7 @@ class StoreFeed(Feed):
                 if left_s == 0.0:
                     return None
             else:
-                return Entry(core, core.delivery_count, time.monotonic())
+                return Entry(core, core.delivery_count, self._consumer._expiry_of(core))
 
     def put_back(self, entry: Entry) -> None:
         """As if a message had not been taken: it is the next one, and no program has it."""

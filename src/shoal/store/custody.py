@@ -19,7 +19,7 @@ from shoal.store.numbers import Chain, Numbers, Run
 from shoal.store.reader import Session
 from shoal.store.readers import Readers
 from shoal.store.requests import Request, RequestError
-from shoal.store.sending import RECORD_BYTES_MAX, Sending
+from shoal.store.sending import RECORD_BYTES_MAX, Sending, rows_of
 
 #: Stores from which messages may come; rules are checked for circles among them.
 UPSTREAM_MAX = 1000
@@ -140,7 +140,7 @@ class Custody:
         if first <= mark or after > mark:
             text = f"messages up to {after} were forwarded before, and only those up to {mark} are stored"
             raise RequestError("HOLE", text)
-        rows = request.data("rows")
+        rows = rows_of(session, request)
         try:
             longest, runs = check_forwarded(rows)
         except StoreRefusedError as error:

@@ -262,7 +262,7 @@ class ForwardChain:
 
     # --- output ---
 
-    def poll_send(self) -> dict[str, Any] | None:
+    def poll_send(self, now: float = 0.0) -> dict[str, Any] | None:
         """The next request, if one is to be sent now."""
         if self.stopped is not None or self._retry_at is not None or self._holes_due:
             return None
@@ -287,6 +287,7 @@ class ForwardChain:
         after, self._after = self._after, portion.last
         self._flying.append(portion)
         request |= {"first": portion.first, "last": portion.last, "after": after, "rows": portion.rows}
+        request["since"] = now
         request["publish"] = self.rule.publish
         if runs := self._runs(portion.rows):
             request["runs"] = runs

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from shoal._core import Log
+from shoal.bus.clock_offset import clock_us
 from shoal.bus.store_protocol import LEASE_S, LEASE_S_MAX, LEASE_S_MIN, LINK_LEASE_S, VERSION
 from shoal.errors import (
     InvalidTopicError,
@@ -251,6 +252,7 @@ class Machine:
         if session is None:
             raise RequestError("NO_SESSION", "the session is over, or never began: say hello")
         session.heard_s = self._lease_now_s
+        session.age_s = session.clock.age_s(self._core.now.mono_s, request.get("at"))
         seq = request.number("seq", default=session.asked + 1)
         if seq > session.asked + 1:
             # An acknowledgement may be among what is missing, and nobody repeats it.
@@ -604,6 +606,7 @@ class Machine:
             self._commits.came(publisher)
             self._readers.leave_out(session, publisher)
         session.heard_s = self._lease_now_s
+        session.clock.age_s(core.now.mono_s, request.get("at"))
         self._lapse_at_s = min(self._lapse_at_s, session.until_s)
         if self._has_returning:
             self._has_returning, self._return_until_s = False, self._lease_now_s + self._return_s
@@ -616,6 +619,7 @@ class Machine:
             term=self.identity.term,
             run=self.identity.run,
             lease_s=session.lease_s,
+            at=clock_us(core.now.mono_s),
             end=self.log.durable_end,
             state="open" if core.full is None else "full",
             patterns=list(self.identity.patterns),
@@ -654,7 +658,7 @@ class Machine:
         )
 
     def _ping(self, session: Session, request: Request, n: int) -> None:
-        self._core.answer(session.id, n)
+        self._core.answer(session.id, n, at=clock_us(self._core.now.mono_s))
 
     def _bye(self, session: Session, request: Request, n: int) -> None:
         handed = {}

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from shoal._core import Backlog, Log, Selector, split_rows
+from shoal.bus.clock_offset import ClockOffset, clock_us
 from shoal.bus.store_protocol import BATCH_BYTES_MAX, CLOSED_LEASE_S, QUEUES
 from shoal.config.access import Action
 from shoal.store.consumer import Consumer, Former
@@ -500,7 +501,7 @@ class Reader:
             length = len(rows) + DELIVERY_BYTES + DELIVERY_ENTRY_BYTES * (len(counts) + len(lives))
             delivery = Delivery(first, rows, dict(counts), dict(lives))
             if length <= consumer.bytes_max:
-                tell(consumer.session, _delivering(consumer, delivery))
+                tell(consumer.session, _delivering(core, consumer, delivery))
             else:
                 self._deliver_alone(core, tell, consumer, delivery)
         return used
@@ -522,7 +523,7 @@ class Reader:
             count, life = delivery.counts.get(offset), delivery.lives.get(offset)
             counts = {} if count is None else {offset: count}
             lives = {} if life is None else {offset: life}
-            tell(consumer.session, _delivering(consumer, Delivery(offset, row, counts, lives)))
+            tell(consumer.session, _delivering(core, consumer, Delivery(offset, row, counts, lives)))
 
     def _take_back(self, core: Core, consumer: Consumer, offsets: list[int]) -> None:
         """Give messages to others that were meant for a consumer and not sent to it."""
@@ -621,13 +622,13 @@ class Reader:
         return found
 
 
-def _delivering(consumer: Consumer, delivery: Delivery) -> dict[str, Any]:
+def _delivering(core: Core, consumer: Consumer, delivery: Delivery) -> dict[str, Any]:
     body: dict[str, Any] = {"op": "deliver", "consumer": consumer.own, "lease": consumer.lease}
     body |= {"first": delivery.first, "rows": delivery.rows}
     if delivery.counts:
         body["counts"] = delivery.counts
     if delivery.lives:
-        body["lives"] = delivery.lives
+        body |= {"lives": delivery.lives, "at": clock_us(core.now.mono_s)}
     return body
 
 
@@ -721,6 +722,9 @@ class Session:
     kept: bool = False
     #: Consumers that were told that they wait for what it has, by their numbers.
     explained: set[int] = field(default_factory=set)
+    #: Its client's clock, and how long the last request was on its way.
+    clock: ClockOffset = field(default_factory=ClockOffset)
+    age_s: float = 0.0
 
     @property
     def until_s(self) -> float:

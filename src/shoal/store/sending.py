@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from shoal._core import Hearing, check_rows
+from shoal._core import Hearing, age_rows, check_rows
 from shoal.bus.log_limit import LOG_EVERY_S
 from shoal.bus.store_protocol import BATCH_BYTES_MAX, COMMIT_BYTES_MAX, QUEUES, TEMPORARY, queue_name
 from shoal.errors import StoreRefusedError
@@ -84,7 +84,7 @@ class Sending:
         them: an answer counts on those before it.
         """
         publisher, chain, after = _chain(request)
-        rows = request.data("rows")
+        rows = rows_of(session, request)
         mark = self.mark_of(publisher, chain)
         elsewhere = request.number("elsewhere", default=0)
         core = self._core
@@ -415,7 +415,7 @@ class Sending:
             core.after_rows(tell, with_rows=id_ in self._committing)
             return
         acks = [self._ack(session, each) for each in request.items("acks")]
-        rows = request.data("rows") if request.has("rows") else b""
+        rows = rows_of(session, request) if request.has("rows") else b""
         new = 0
         if rows:
             publisher, number, _ = chain
@@ -481,6 +481,12 @@ def _uncount(reader: Reader, messages: int, size: int) -> Any:
             reader.totals.bytes -= size
 
     return after
+
+
+def rows_of(session: Session, request: Request) -> bytes:
+    """The rows of a request, as old as they are now: they waited at the client, and on their way here."""
+    waited_s = request.number("waited_us", default=0) / 1e6
+    return age_rows(request.data("rows"), waited_s + session.age_s)
 
 
 def _chain(request: Request) -> tuple[int, int, int]:

@@ -113,7 +113,7 @@ class Publisher(Client):
             self.session.publisher, PERSISTENT_CHAIN, self.take, lambda: 1 << 20, publish=self.go_live
         )
 
-    def go_live(self, content: bytes, redelivered: bool) -> None:
+    def go_live(self, content: bytes, at: float, redelivered: bool) -> None:
         """A row is published for live subscribers."""
         self.live.update(number for number, _ in split_rows(content))
 

@@ -80,7 +80,7 @@ def test_rows_are_live_when_they_are_stored_and_callers_wait_for_both() -> None:
     live: list[bytes] = []
     told: list[object] = []
 
-    def publish(rows: bytes, redelivered: bool) -> None:
+    def publish(rows: bytes, at: float, redelivered: bool) -> None:
         if not room[0]:
             raise FullError("no room")
         room[0] -= 1
@@ -109,7 +109,7 @@ def test_rows_that_were_live_before_are_not_published_again() -> None:
     builder = RowsBuilder(7, 5)
     live: list[bytes] = []
     chain = Chain(
-        7, 5, builder.take, lambda: builder.waiting_bytes, publish=lambda rows, again: live.append(rows)
+        7, 5, builder.take, lambda: builder.waiting_bytes, publish=lambda rows, *_: live.append(rows)
     )
     for number in range(3):
         builder.add("t", number)
@@ -132,7 +132,11 @@ def test_rows_that_a_lost_session_sent_are_marked_because_the_store_may_have_pub
     builder = RowsBuilder(7, 5)
     marked: list[bool] = []
     chain = Chain(
-        7, 5, builder.take, lambda: builder.waiting_bytes, publish=lambda rows, again: marked.append(again)
+        7,
+        5,
+        builder.take,
+        lambda: builder.waiting_bytes,
+        publish=lambda rows, at, again: marked.append(again),
     )
     builder.add("t", 0)
     chain.poll_send()
@@ -148,7 +152,7 @@ def test_rows_that_were_stored_in_a_lost_session_and_wait_for_room_are_marked() 
     builder, room = RowsBuilder(7, 5), [1]
     marked: list[bool] = []
 
-    def publish(rows: bytes, redelivered: bool) -> None:
+    def publish(rows: bytes, at: float, redelivered: bool) -> None:
         if not room[0]:
             raise FullError("no room")
         room[0] -= 1

@@ -546,6 +546,47 @@ def test_what_is_too_old_when_it_is_taken_goes_back() -> None:
     assert [message.body for message in inbox.take("reader", 10, 6.9)] == [b"2", b"3"]
 
 
+def test_what_was_on_its_way_for_long_is_older_by_as_much() -> None:
+    talk, inbox = session(), inbox_of(prefetch=100)
+    talk.begin(100.0)
+    (hello,) = said(talk, 100.0)
+    assert hello["at"] == 100_000_000
+    # The store's clock shows something else.
+    talk.handle(100.1, {"op": "answer", "n": hello["n"], "run": "r1", "lease_s": 15.0, "at": 7_000_000})
+    talk.inboxes[inbox.number] = inbox
+    builder = RowsBuilder(7, 5)
+    builder.add("q", b"x")
+    taken = builder.take()
+    assert taken is not None
+    body = {"op": "deliver", "consumer": 1, "lease": inbox.lease, "first": 10, "rows": taken[0]}
+    talk.handle(104.1, body | {"lives": {10: 3_500_000}, "at": 8_000_000})
+    assert inbox.take("reader", 1, 104.5) != [], "of 3.5 s it was 3 on its way"
+    talk.handle(108.1, body | {"first": 11, "lives": {11: 3_500_000}, "at": 12_000_000})
+    assert inbox.take("reader", 1, 108.7) == []
+
+
+def test_rows_say_how_long_they_waited_also_for_another_session() -> None:
+    talk, answers = session(), Answers()
+    builder, _chain = chain_of(talk)
+    talk.begin(0.0)
+    (hello,) = said(talk, 0.0)
+    talk.handle(0.0, {"op": "answer", "n": hello["n"], "run": "r1", "lease_s": 15.0})
+    builder.add("q", b"x", ttl_s=3.0)
+    talk.request({"op": "commit", "rows": b"", "since": 10.0}, answers)
+    first = said(talk, 10.5)
+    assert [(each["op"], each["waited_us"], each["at"]) for each in first] == [
+        ("commit", 500_000, 10_500_000),
+        ("send", 0, 10_500_000),
+    ]
+    assert not any("since" in each for each in first)
+    talk.end()
+    talk.begin(12.0)
+    (hello,) = said(talk, 12.0)
+    talk.handle(12.0, {"op": "answer", "n": hello["n"], "run": "r2", "lease_s": 15.0})
+    again = said(talk, 12.75)
+    assert {each["op"]: each["waited_us"] for each in again} == {"commit": 2_750_000, "send": 2_250_000}
+
+
 def test_credit_is_given_when_half_of_it_is_used() -> None:
     inbox = inbox_of()
     deliver(inbox, 1, 2, 3, 4)
@@ -979,7 +1020,7 @@ def test_callers_claim_rows_while_others_are_settled() -> None:
 def test_a_refused_caller_is_told_though_live_subscribers_cannot_be() -> None:
     talk, told = session(), Answers()
 
-    def fail(rows: bytes, redelivered: bool) -> None:
+    def fail(rows: bytes, at: float, redelivered: bool) -> None:
         raise RuntimeError("a mistake")
 
     builder, chain = chain_of(talk, publish=fail)

@@ -47,7 +47,7 @@ class TwoSenders:
     def _take(self) -> tuple[bytes, int, int] | None:
         return self._rows.pop(0) if self._rows else None
 
-    def _publish(self, content: bytes, redelivered: bool) -> None:
+    def _publish(self, content: bytes, at: float, redelivered: bool) -> None:
         self.live += [message.topic for message in read_rows(content)]
 
     def send(self) -> None:

@@ -4,6 +4,7 @@ import pytest
 from desk import Desk
 
 from shoal._core import Log
+from shoal.bus.store_protocol import queue_topic
 from shoal.testing import rows
 
 
@@ -186,6 +187,58 @@ def test_delay_and_expiry(desk: Desk) -> None:
     assert tap.bodies() == [b"plain", b"late"]
     (status,) = desk.machine.status()["queues"]
     assert (status["expired"], status["messages"]) == (1, 2)
+
+
+def test_time_counts_that_messages_waited_at_their_client_and_on_their_way(desk: Desk) -> None:
+    client = desk.client("a", lease_s=1000, at=5_000_000)
+    record = rows.record(queue_topic("q"), b"short", ttl_us=2_000_000)
+    content = [rows.encode(client.publisher, 5, [(number, 1, record)]) for number in (1, 2, 3)]
+    request = {"publisher": client.publisher, "chain": 5}
+    tap = client.consume("q", messages=0)
+    client.tell("send", **request, after=0, rows=content[0], waited_us=1_500_000, at=5_000_000)
+    client.tell("send", **request, after=1, rows=content[1])
+    desk.run()
+    # One that came 1 s later than the last, by the store's clock, and was sent at the same time.
+    desk.wait(1.0)
+    client.tell("send", **request, after=2, rows=content[2], at=5_000_000)
+    desk.run()
+    desk.wait(0.9)
+    tap.credit(10)
+    assert [offset for offset, _, _ in tap.deliveries()] == [1, 2], "the first had 0.5 s left"
+    deliver = next(body for body in client.heard if body["op"] == "deliver")
+    assert deliver["lives"] == {1: 100_000, 2: 100_000}
+    assert deliver["at"] == int(desk.now_s * 1e6)
+    assert client.ask("ping")["at"] == int(desk.now_s * 1e6)
+
+
+def test_messages_of_one_sender_with_the_same_delay_stay_in_order_though_one_is_known_to_be_older(
+    desk: Desk,
+) -> None:
+    """A store that stood still does not know how long the first was on its way; the second says so itself."""
+    client = desk.client("a", lease_s=1000)
+    tap = client.consume("q", messages=0)
+
+    def sent(number: int, waited_us: int) -> None:
+        record = rows.record(queue_topic("q"), b"%d" % number, delay_us=1_000_000)
+        content = rows.encode(client.publisher, 5, [(number, 1, record)])
+        request = {"publisher": client.publisher, "chain": 5, "after": number - 1}
+        client.tell("send", **request, rows=content, waited_us=waited_us)
+        desk.run()
+
+    sent(1, 900_000)
+    sent(2, 1_300_000)
+    tap.credit(10)
+    assert tap.bodies() == [], "the second is due, and waits for the first"
+    desk.wait(0.2)
+    assert tap.bodies() == [b"1", b"2"]
+    # Nor when the store reads both from its log.
+    tap.credit(0)
+    sent(3, 900_000)
+    sent(4, 1_300_000)
+    desk.wait(0.2)
+    desk.crash()
+    again = desk.client("b", lease_s=1000).consume("q")
+    assert [body for body in again.bodies() if body > b"2"] == [b"3", b"4"]
 
 
 def test_a_group_stays_with_one_consumer_and_in_order(desk: Desk) -> None:

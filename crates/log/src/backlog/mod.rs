@@ -270,10 +270,10 @@ impl Backlog {
         self.stand(facts.offset, due_us, now_us);
     }
 
-    /// The same, not due before those of its publisher that came before it with the same delay: what is known of how long
-    /// they were held differs a little.
+    /// The same, not due before those of its publisher that came before it with the same delay, and behind them where both are
+    /// due: what is known of how long they were held differs.
     fn in_order(&mut self, facts: &Facts, now_us: u64) -> Facts {
-        if facts.due_us <= now_us {
+        if facts.order == 0 {
             return *facts;
         }
         if self.last_due.len() >= ORDERS_MIN && self.last_due.len() > self.waiting.len() {

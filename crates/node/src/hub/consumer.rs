@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use shoal_norm::{NodeId, Time};
+use shoal_wire::MessageView;
 
 use super::send_error::SendError;
 use super::wake::Wake;
@@ -128,6 +129,12 @@ impl Batch {
             timestamp_us: entry.timestamp_us,
         }
     }
+}
+
+/// How long a message says that it was held before it was published.
+fn held_by(record: &[u8]) -> Option<Duration> {
+    let held_us = MessageView::parse(record).ok()?.fields().ok()?.held_us?;
+    Some(Duration::from_micros(held_us))
 }
 
 /// A copy of a message that its readers share: `None` if it is so short that each of them has its own.
@@ -293,7 +300,10 @@ impl Consumer {
             } else {
                 shared.get_or_insert_with(|| Arc::new(parts.concat())).clone()
             };
-            let batch = Batch::single(whole, origin, arrived);
+            let mut batch = Batch::single(whole, origin, arrived);
+            if expires {
+                batch.ages = held_by(&batch.bytes).map(|held| Arc::new(vec![(0, held)]));
+            }
             state.items.push_back(Item { batch, from: 0, cost, gathers });
         }
         self.finish(state);

@@ -104,16 +104,16 @@ impl<T> HeldBack<T> {
         self.next += 1;
     }
 
-    /// The next message that is due now and did not expire.
-    pub fn take(&mut self, now: Time) -> Option<T> {
-        while self.next_due().is_some_and(|due| due <= now) {
+    /// The next message that is due at `by` and does not expire before `now`, and how long it lives from now on.
+    pub fn take(&mut self, by: Time, now: Time) -> Option<(T, Duration)> {
+        while self.next_due().is_some_and(|due| due <= by) {
             let Reverse(held) = self.heap.pop()?;
             self.bytes -= held.cost;
             if self.heap.is_empty() {
                 self.last.clear();
             }
             if held.expires > now {
-                return Some(held.item);
+                return Some((held.item, held.expires.since(now)));
             }
         }
         None
@@ -138,16 +138,20 @@ mod tests {
         HeldBack::new(1 << 20)
     }
 
+    fn take<T>(held: &mut HeldBack<T>, now: Time) -> Option<T> {
+        held.take(now, now).map(|(item, _)| item)
+    }
+
     #[test]
     fn messages_come_in_the_order_of_their_delivery_times_and_none_before() {
         let mut held = held_back();
         held.hold(at(0), at(0), order(30), None, 10, "late");
         held.hold(at(1), at(1), order(10), None, 10, "soon");
         assert_eq!(held.next_due(), Some(at(11)));
-        assert_eq!(held.take(at(10)), None);
-        assert_eq!(held.take(at(11)), Some("soon"));
-        assert_eq!(held.take(at(29)), None);
-        assert_eq!(held.take(at(30)), Some("late"));
+        assert_eq!(take(&mut held, at(10)), None);
+        assert_eq!(take(&mut held, at(11)), Some("soon"));
+        assert_eq!(take(&mut held, at(29)), None);
+        assert_eq!(take(&mut held, at(30)), Some("late"));
         assert_eq!(held.next_due(), None);
     }
 
@@ -158,9 +162,9 @@ mod tests {
         // It is known to be older than it can be.
         held.hold(at(6), at(3), order(10), None, 10, "second");
         held.hold(at(6), at(3), (8, 2, MS * 10), None, 10, "of another publisher");
-        assert_eq!(held.take(at(13)), Some("of another publisher"));
-        assert_eq!(held.take(at(14)), None);
-        assert_eq!([held.take(at(15)), held.take(at(15))], [Some("first"), Some("second")]);
+        assert_eq!(take(&mut held, at(13)), Some("of another publisher"));
+        assert_eq!(take(&mut held, at(14)), None);
+        assert_eq!([take(&mut held, at(15)), take(&mut held, at(15))], [Some("first"), Some("second")]);
     }
 
     #[test]
@@ -168,8 +172,17 @@ mod tests {
         let mut held = held_back();
         held.hold(at(0), at(0), order(10), Some(MS * 10), 10, "expires as it is due");
         held.hold(at(0), at(0), order(10), Some(MS * 15), 10, "lives longer");
-        assert_eq!(held.take(at(12)), Some("lives longer"));
-        assert_eq!(held.take(at(12)), None);
+        assert_eq!(take(&mut held, at(12)), Some("lives longer"));
+        assert_eq!(take(&mut held, at(12)), None);
+    }
+
+    #[test]
+    fn a_message_that_was_due_in_time_and_expired_since_never_comes() {
+        let mut held = held_back();
+        held.hold(at(0), at(0), order(10), Some(MS * 20), 10, "expired before anybody read");
+        held.hold(at(0), at(0), order(10), Some(MS * 60), 10, "lives on");
+        assert_eq!(held.take(at(15), at(50)), Some(("lives on", MS * 10)));
+        assert_eq!(held.take(at(15), at(50)), None);
     }
 
     #[test]
@@ -180,7 +193,7 @@ mod tests {
             held.hold(at(born), at(born), order(10), None, 100, born);
         }
         assert!(held.is_full());
-        assert_eq!(held.take(at(10)), Some(0));
+        assert_eq!(take(&mut held, at(10)), Some(0));
         assert!(!held.is_full());
     }
 
@@ -190,7 +203,7 @@ mod tests {
         held.hold(at(0), at(0), order(1_000_000), None, 1, "stays");
         for ms in 1..10_000 {
             held.hold(at(ms), at(ms), (u64::from(ms), 0, MS), None, 1, "goes");
-            assert!(held.take(at(ms + 1)).is_some());
+            assert!(take(&mut held, at(ms + 1)).is_some());
         }
         assert!(held.last.len() <= KEYS_MIN + 1, "{}", held.last.len());
     }

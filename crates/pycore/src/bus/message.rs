@@ -1,5 +1,7 @@
 //! A message as Python sees it.
 
+use std::time::{Duration, Instant};
+
 use pyo3::exceptions::PyMemoryError;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -72,6 +74,8 @@ pub struct Message {
     delivery: Option<Box<Delivery>>,
     /// What it was received by: it acknowledges and answers.
     receiver: Option<Py<PyAny>>,
+    /// When its time to live is over, if a subscription gave it one.
+    expires: Option<Instant>,
 }
 
 /// What a store says of a delivery, and what an acknowledgement names again.
@@ -109,6 +113,12 @@ impl Message {
         self
     }
 
+    /// The same message, with so much of its time to live left.
+    pub fn living_for(mut self, left: Option<Duration>) -> Message {
+        self.expires = left.and_then(|left| Instant::now().checked_add(left));
+        self
+    }
+
     /// Which message it is for the store that delivered it.
     pub fn offset(&self) -> Option<u64> {
         self.delivery.as_ref().map(|delivery| delivery.offset)
@@ -136,6 +146,7 @@ impl Message {
             decoded: PyOnceLock::new(),
             delivery: None,
             receiver: None,
+            expires: None,
         })
     }
 
@@ -372,6 +383,12 @@ impl Message {
     #[getter]
     fn _body_kind(&self) -> u8 {
         self.kind
+    }
+
+    /// Seconds of its time to live that are left, if a subscription gave it.
+    #[getter]
+    fn _left_s(&self) -> Option<f64> {
+        self.expires.map(|expires| expires.saturating_duration_since(Instant::now()).as_secs_f64())
     }
 
     /// Acknowledges it.

@@ -71,7 +71,7 @@ impl Node {
         })?;
         let content = encoded.bytes.as_slice();
         let expires = extras.is_timed();
-        extras.published_us = expires.then(|| bus.clock().now().as_nanos() / 1000);
+        extras.published_us = expires.then(|| self.clock_us()).transpose()?;
         let mut topics = self.planned(py, bus, topic)?;
         let known = topics.get(topic)?;
         let lane = Lane::of(known.topic.as_topic().as_str().as_bytes(), priority.class()).number();
@@ -143,6 +143,11 @@ impl Node {
         drop(topics);
         let wait = Wait { deadline: Some(deadline), began: None, caller: None };
         self.publish_waiting(py, bus, Waiting { topic, plan, head, body, lane, expires, wait })
+    }
+
+    /// What the clock shows that messages with a time to live carry.
+    pub(crate) fn clock_us(&self) -> PyResult<u64> {
+        Ok(self.open()?.bus.clock().now().as_nanos() / 1000)
     }
 
     /// Whether somebody subscribes to a topic, or may without having said so yet.

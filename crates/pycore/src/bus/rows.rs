@@ -20,7 +20,8 @@ use super::outgoing::{
     write_properties,
 };
 use super::typed;
-use crate::convert::{argument, text_argument};
+use crate::aging::{AGE_BYTES, UNAGED, aged, aged_rows};
+use crate::convert::{argument, duration, text_argument};
 use crate::errors;
 use crate::log::{Log, as_passed_on, query};
 
@@ -39,11 +40,6 @@ const PART_BYTES: usize = 256 << 10;
 
 /// Rows that are taken together: their bytes, the number of the first and of the last.
 type Part = (Vec<u8>, u64, u64);
-
-/// Rows that waited for less are as old as when they were added.
-const UNAGED: Duration = Duration::from_millis(1);
-/// What it takes to say in a row how long it waited.
-const AGE_BYTES: usize = 16;
 
 struct Making {
     /// Parts that take no more rows.
@@ -64,15 +60,13 @@ impl Making {
             self.timed.pop_front();
         }
         let count = self.timed.iter().take_while(|(number, _)| *number <= last).count();
-        let ages: Vec<(u64, Duration)> =
-            self.timed.drain(..count).map(|(number, added)| (number, now - added)).collect();
-        if ages.first().is_none_or(|(_, age)| *age < UNAGED) {
+        let mut timed = self.timed.drain(..count).peekable();
+        if timed.peek().is_none_or(|(_, added)| now - *added < UNAGED) {
             return (bytes, first, last);
         }
-        match with_ages(&bytes, &ages) {
-            Some(aged) => (aged, first, last),
-            None => (bytes, first, last),
-        }
+        let mut age = |number| timed.next_if(|(timed, _)| *timed == number).map(|(_, added)| now - added);
+        let aged = aged_rows(&bytes, |number| age(number).unwrap_or_default());
+        (aged.unwrap_or(bytes), first, last)
     }
 
     fn push(&mut self, meta: &Meta, record: &[u8], is_timed: bool) -> u64 {
@@ -94,24 +88,6 @@ impl Making {
         self.rows.clear();
         part
     }
-}
-
-/// Rows, of which some say how long they were held; `None` if that cannot be said.
-fn with_ages(rows: &[u8], ages: &[(u64, Duration)]) -> Option<Vec<u8>> {
-    let mut reader = RowsReader::new(rows, 0)?;
-    let (mut writer, mut ages) = (RowsWriter::default(), ages.iter().peekable());
-    while let Some((_, meta, record)) = reader.next_row().ok()? {
-        let Some((_, age)) = ages.next_if(|(number, _)| meta.number == Some(*number)) else {
-            writer.push(&meta, record);
-            continue;
-        };
-        let mut message = MessageView::parse(record).ok()?.to_outgoing().ok()?;
-        message.fields.held_us = Some(age.as_micros() as u64);
-        let mut aged = Vec::with_capacity(record.len() + AGE_BYTES);
-        message.encode_into(&mut aged).ok()?;
-        writer.push(&meta, &aged);
-    }
-    Some(writer.bytes().to_vec())
 }
 
 /// Rows of one publisher and chain: encoded one by one, taken all at once. May be shared between threads; whoever wants
@@ -222,7 +198,7 @@ impl RowsBuilder {
         };
         if let Some(node) = node {
             let until = deadline(timeout_s)?.unwrap_or_else(|| Instant::now() + PATIENCE);
-            publish_row(py, node.get(), topic, &meta, record, false, until)?;
+            publish_row(py, node.get(), topic, &meta, record, false, Duration::ZERO, until)?;
         }
         let number = match log {
             Some(log) => {
@@ -261,7 +237,9 @@ impl RowsBuilder {
     }
 }
 
-/// Publishes a row for live subscribers, if there are any, under the identity it has in the store.
+/// Publishes a row for live subscribers, if there are any, under the identity it has in the store. It waited for `age` more
+/// than it says.
+#[allow(clippy::too_many_arguments, reason = "what a message is, and how it is published")]
 fn publish_row(
     py: Python<'_>,
     node: &Node,
@@ -269,11 +247,14 @@ fn publish_row(
     meta: &Meta,
     record: &[u8],
     redelivered: bool,
+    age: Duration,
     until: Instant,
 ) -> PyResult<()> {
     if !node.is_wanted(py, topic)? {
         return Ok(());
     }
+    let aged = aged(record, age);
+    let record = aged.as_deref().unwrap_or(record);
     let view = MessageView::parse(record).map_err(|error| errors::unreadable(&error))?;
     let row = Row {
         offset: 0,
@@ -285,29 +266,31 @@ fn publish_row(
         record,
     };
     let mut passed = Vec::with_capacity(record.len() + 32);
-    as_passed_on(&row, 0, &view, redelivered, &mut passed)?;
+    as_passed_on(&row, 0, &view, redelivered, node.clock_us()?, &mut passed)?;
     node.publish_record(py, topic, &passed, until)?;
     Ok(())
 }
 
 /// Publishes rows for live subscribers, under the identity they have in the store; queues have none. Whoever has read those
-/// that are `redelivered` does not read them again.
+/// that are `redelivered` does not read them again. They waited for `age_s` more than they say.
 #[pyfunction]
-#[pyo3(signature = (node, rows, timeout_s = None, *, redelivered = false))]
+#[pyo3(signature = (node, rows, timeout_s = None, *, redelivered = false, age_s = 0.0))]
 pub fn pass_on(
     py: Python<'_>,
     node: &Node,
     rows: &[u8],
     timeout_s: Option<f64>,
     redelivered: bool,
+    age_s: f64,
 ) -> PyResult<()> {
+    let age = duration("age_s", age_s)?;
     let until = deadline(timeout_s)?.unwrap_or_else(|| Instant::now() + PATIENCE);
     let mut reader = RowsReader::new(rows, 0).ok_or_else(unreadable_rows)?;
     while let Some((_, meta, record)) = reader.next_row().map_err(|()| unreadable_rows())? {
         let view = MessageView::parse(record).map_err(|error| errors::unreadable(&error))?;
         let name = std::str::from_utf8(view.name_bytes()).map_err(|error| errors::unreadable(&error))?;
         if !name.starts_with(QUEUES) {
-            publish_row(py, node, &PyString::new(py, name), &meta, record, redelivered, until)?;
+            publish_row(py, node, &PyString::new(py, name), &meta, record, redelivered, age, until)?;
         }
     }
     Ok(())
@@ -384,10 +367,22 @@ pub fn split_rows<'py>(py: Python<'py>, rows: &[u8]) -> PyResult<Vec<(u64, Bound
     Ok(alone)
 }
 
-/// Rows of a log from an offset on, at most so many and about so many bytes: the rows, the offset after the last one, how
-/// many there are. A message whose time to live is over at `now_us` has next to none left.
+/// Rows that waited for so many seconds more than they say.
 #[pyfunction]
-#[pyo3(signature = (log, start, end, rows_max, bytes_max, now_us = None))]
+pub fn age_rows<'py>(
+    py: Python<'py>,
+    rows: Bound<'py, PyBytes>,
+    age_s: f64,
+) -> PyResult<Bound<'py, PyBytes>> {
+    let age = duration("age_s", age_s)?;
+    let aged = if age < UNAGED { None } else { aged_rows(rows.as_bytes(), |_| age) };
+    Ok(aged.map_or(rows, |aged| PyBytes::new(py, &aged)))
+}
+
+/// Rows of a log from an offset on, at most so many and about so many bytes: the rows, the offset after the last one, how
+/// many there are. They say how long the log had them, where that counts.
+#[pyfunction]
+#[pyo3(signature = (log, start, end, rows_max, bytes_max))]
 pub fn take_rows<'py>(
     py: Python<'py>,
     log: &Log,
@@ -395,9 +390,9 @@ pub fn take_rows<'py>(
     end: u64,
     rows_max: u32,
     bytes_max: usize,
-    now_us: Option<u64>,
 ) -> PyResult<(Bound<'py, PyBytes>, u64, u32)> {
     let shared = log.here()?;
+    let now_us = shared.clock_us();
     let taken = detached(py, || {
         let mut cursor = shared.cursor(&Query::range(start, end))?;
         let mut rows = RowsWriter::default();
@@ -413,10 +408,8 @@ pub fn take_rows<'py>(
                 number: row.number,
                 timestamp_us: row.timestamp_us,
             };
-            match now_us.and_then(|now_us| as_expired(&row, now_us)) {
-                Some(record) => rows.push(&meta, &record),
-                None => rows.push(&meta, row.record),
-            }
+            let aged = aged(row.record, Duration::from_micros(now_us.saturating_sub(row.stored_us)));
+            rows.push(&meta, aged.as_deref().unwrap_or(row.record));
             next = row.offset + 1;
         }
         Ok((rows, next))
@@ -460,18 +453,4 @@ pub fn forward_rows<'py>(
     let taken = taken.map_err(errors::store)?;
     let rows = PyBytes::new(py, taken.rows.bytes());
     Ok((rows, taken.next, taken.rows.count(), taken.messages, taken.bytes))
-}
-
-/// A message that lived too long where it waited: whoever gets it sees it expire at once. None if it did not.
-fn as_expired(row: &Row<'_>, now_us: u64) -> Option<Vec<u8>> {
-    let view = MessageView::parse(row.record).ok()?;
-    let ttl_us = view.ttl_us().ok()??;
-    if row.timestamp_us == 0 || row.timestamp_us.saturating_add(ttl_us) > now_us {
-        return None;
-    }
-    let mut message = view.to_outgoing().ok()?;
-    message.fields.ttl_us = Some(1);
-    let mut record = Vec::new();
-    message.encode_into(&mut record).ok()?;
-    Some(record)
 }

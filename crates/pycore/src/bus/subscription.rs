@@ -124,6 +124,11 @@ impl Subscription {
         Some(taken.batches)
     }
 
+    /// What the clock shows by which messages arrive.
+    pub(crate) fn now(&self) -> Time {
+        self.inner.bus.clock().now()
+    }
+
     /// Whether there is nothing to take, and may be later.
     pub(super) fn is_idle(&self) -> bool {
         self.reader.consumer().is_idle()
@@ -223,9 +228,11 @@ impl Subscription {
                 if !reading.seen.is_new(&view) {
                     continue;
                 }
-                if ttl.is_some_and(|ttl| {
-                    batch.age(entry) + self.inner.bus.clock().now().since(batch.arrived) >= ttl
-                }) {
+                let left = ttl.map(|ttl| {
+                    let age = batch.age(entry) + self.now().since(batch.arrived);
+                    ttl.saturating_sub(age)
+                });
+                if left.is_some_and(|left| left.is_zero()) {
                     continue;
                 }
                 let origin = batch.origin(entry);
@@ -233,7 +240,7 @@ impl Subscription {
                     && let Some(delay) = delay
                 {
                     // Also one that is due: others that are behind it here may have been due before.
-                    let (now, born) = (self.inner.bus.clock().now(), batch.arrived - batch.age(entry));
+                    let (now, born) = (self.now(), batch.arrived - batch.age(entry));
                     let order = (origin.publisher, origin.chain, delay);
                     held.hold(now, born, order, ttl, record.len(), (record.to_vec(), origin));
                     continue;
@@ -241,7 +248,8 @@ impl Subscription {
                 let topic = topic_of(py, &mut reading.topic, &view);
                 let made = Message::from_record(py, record, &view, topic, origin);
                 let receiver = self.receiver.get(py).map(|receiver| receiver.clone_ref(py));
-                match made.and_then(|message| Py::new(py, message.received_by(receiver))) {
+                let made = made.map(|message| message.received_by(receiver).living_for(left));
+                match made.and_then(|message| Py::new(py, message)) {
                     Ok(message) => reading.list.push(message),
                     // It is lost to this reader, who goes on with the next.
                     Err(error) if error.is_instance_of::<PyMemoryError>(py) => {
@@ -323,15 +331,15 @@ impl Subscription {
         before: Option<Time>,
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
         let Some(held) = &mut reading.held else { return Ok(None) };
-        let now = self.inner.bus.clock().now();
-        let Some((record, origin)) = held.take(before.map_or(now, |before| before.min(now))) else {
-            return Ok(None);
-        };
+        let now = self.now();
+        let by = before.map_or(now, |before| before.min(now));
+        let Some(((record, origin), left)) = held.take(by, now) else { return Ok(None) };
         let view = MessageView::parse(&record).map_err(|error| errors::unreadable(&error))?;
         let topic = topic_of(py, &mut reading.topic, &view);
         let message = Message::from_record(py, &record, &view, topic, origin)?;
         let receiver = self.receiver.get(py).map(|receiver| receiver.clone_ref(py));
-        Ok(Some(Py::new(py, message.received_by(receiver))?.into_bound(py).into_any()))
+        let message = message.received_by(receiver).living_for(Some(left));
+        Ok(Some(Py::new(py, message)?.into_bound(py).into_any()))
     }
 
     /// The next message that is here already. No list is made for it.
@@ -388,8 +396,7 @@ impl Subscription {
     fn until_due(&self, py: Python<'_>) -> PyResult<Option<(Duration, bool)>> {
         let reading = self.lock(py)?;
         let due = reading.held.as_ref().and_then(HeldBack::next_due);
-        let now = self.inner.bus.clock().now();
-        Ok(due.map(|due| (due.since(now), reading.is_blocked())))
+        Ok(due.map(|due| (due.since(self.now()), reading.is_blocked())))
     }
 
     fn next_before<'py>(

@@ -9,13 +9,15 @@ use pyo3::types::PyBytes;
 use shoal_log::{Filter, Meta, RowsWriter};
 
 use super::{Log, patterns};
+use crate::aging::of_age;
 use crate::bus::Subscription;
 use crate::bus::exit::detached;
 
 /// The new rows, where they go (destination, messages, bytes), and how far their chains are (publisher, chain, number).
 type Sifted<'py> = (Bound<'py, PyBytes>, Vec<(String, u64, u64)>, Vec<(u64, u32, u64)>);
 
-/// Takes what a subscription has, as rows; none if it has nothing. For its only reader.
+/// Takes what a subscription has, as rows; none if it has nothing. They say how old they are, where that counts. For its
+/// only reader.
 #[pyfunction]
 pub fn heard_rows<'py>(
     py: Python<'py>,
@@ -25,8 +27,11 @@ pub fn heard_rows<'py>(
     let rows = detached(py, || {
         let mut rows = RowsWriter::default();
         for batch in subscription.take_raw(Duration::ZERO).unwrap_or_default() {
+            let waited = subscription.now().since(batch.arrived);
             for entry in &batch.entries {
                 let record = batch.record(entry);
+                let aged = of_age(record, batch.age(entry) + waited);
+                let record = aged.as_deref().unwrap_or(record);
                 rows.push(&Meta::of(&batch.origin(entry), record), record);
             }
             subscription.recycle(batch);

@@ -44,7 +44,8 @@ pub fn publish_rows(
             _ => PyString::new(py, name),
         };
         record.clear();
-        as_passed_on(&row, shared.clock_us(), &view, row.offset < redelivered_before, &mut record)?;
+        let is_again = row.offset < redelivered_before;
+        as_passed_on(&row, shared.clock_us(), &view, is_again, node.clock_us()?, &mut record)?;
         match node.publish_record(py, &known, &record, deadline) {
             Ok(_) => reached = row.offset + 1,
             Err(error) if errors::is_full(py, &error) => break,
@@ -57,12 +58,14 @@ pub fn publish_rows(
 }
 
 /// The row as it travels: with its identity and its time, which it has from the store and not from the connection that
-/// publishes it. Times count from when it was sent: it says how long the store had it, at `now_us` by the store's clock.
+/// publishes it. Times count from when it was sent: it says how long the store had it, at `now_us` by the store's clock, and
+/// when it is published, by that of its node.
 pub fn as_passed_on(
     row: &Row<'_>,
     now_us: u64,
     view: &MessageView<'_>,
     redelivered: bool,
+    published_us: u64,
     out: &mut Vec<u8>,
 ) -> PyResult<()> {
     let stored = view.to_outgoing().map_err(|error| errors::unreadable(&error))?;
@@ -70,10 +73,14 @@ pub fn as_passed_on(
     message.fields.origin =
         row.number.map(|number| MessageId { publisher: row.publisher, chain: row.chain, number });
     message.fields.timestamp_us = (row.timestamp_us > 0).then_some(row.timestamp_us);
-    if row.stored_us > 0 && (message.fields.ttl_us.is_some() || message.fields.delivery_delay_us.is_some()) {
-        let held_us =
-            now_us.saturating_sub(row.stored_us).saturating_add(message.fields.held_us.unwrap_or(0));
-        message.fields.held_us = Some(held_us);
+    message.fields.published_us = None;
+    if message.fields.ttl_us.is_some() || message.fields.delivery_delay_us.is_some() {
+        message.fields.published_us = Some(published_us);
+        if row.stored_us > 0 {
+            let held_us =
+                now_us.saturating_sub(row.stored_us).saturating_add(message.fields.held_us.unwrap_or(0));
+            message.fields.held_us = Some(held_us);
+        }
     }
     message.encode_into(out).map_err(|error| errors::unreadable(&error))
 }

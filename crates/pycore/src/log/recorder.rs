@@ -8,9 +8,11 @@ use std::time::{Duration, Instant};
 use pyo3::prelude::*;
 use shoal_log::{Filter, Gap, LogError, MARKS_MAX, MarkKey, Marks, Meta, RowsWriter, lane_of};
 use shoal_node::hub::Batch;
+use shoal_norm::Time;
 use shoal_wire::{MessageView, TopicPattern};
 
 use super::{Log, Shared, patterns};
+use crate::aging::of_age;
 use crate::bus::Subscription;
 use crate::bus::exit::{check, detached};
 use crate::convert::duration;
@@ -129,8 +131,9 @@ impl Taking {
     }
 
     /// Takes all of a batch in, also when some of it cannot be appended now.
-    fn push_batch(&mut self, batch: &Batch, shared: &Shared) -> Result<(), LogError> {
+    fn push_batch(&mut self, batch: &Batch, now: Time, shared: &Shared) -> Result<(), LogError> {
         let mut result = Ok(());
+        let waited = now.since(batch.arrived);
         let chain = (batch.source.publisher, batch.source.chain);
         let known = self.lanes.as_ref().and_then(|lane| lane.marks.number(lane.key(chain)));
         let mut highest = known.unwrap_or(0);
@@ -162,7 +165,8 @@ impl Taking {
                     _ => self.numbers.push((key, highest)),
                 }
             }
-            self.push(&meta, record);
+            let aged = of_age(record, batch.age(entry) + waited);
+            self.push(&meta, aged.as_deref().unwrap_or(record));
             if self.rows.bytes().len() >= shared.frame_bytes() && result.is_ok() {
                 result = self.append(shared);
             }
@@ -244,7 +248,7 @@ impl Recorder {
                         return Err(error);
                     }
                 }
-                let pushed = taking.push_batch(&batch, &self.shared);
+                let pushed = taking.push_batch(&batch, subscription.now(), &self.shared);
                 subscription.recycle(batch);
                 pushed?;
             }

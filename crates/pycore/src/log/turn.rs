@@ -2,6 +2,7 @@
 
 use std::ops::ControlFlow;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
@@ -13,6 +14,7 @@ use shoal_log::{
 use shoal_wire::{Destination, EncodeError, MessageView, Outgoing, PropertiesWriter, Scalar, Topic};
 
 use super::{Log, Shared};
+use crate::aging::aged;
 use crate::bus::exit::detached;
 use crate::errors;
 
@@ -271,7 +273,8 @@ fn readdressed(
     Ok(record)
 }
 
-/// Messages of a chain, from an offset on: their rows, and where to go on if there are more.
+/// Messages of a chain, from an offset on: their rows, and where to go on if there are more. They say how long the log had
+/// them, where that counts.
 pub fn rows_of_chain(
     shared: &Shared,
     (publisher, chain): (u64, u32),
@@ -283,13 +286,15 @@ pub fn rows_of_chain(
     let mut rows = RowsWriter::default();
     let mut next = None;
     let mut everything = Filter::new(Vec::new(), None);
+    let now_us = shared.clock_us();
     shared.source(from).each(from, end, &mut everything, |row| {
         if (row.publisher, row.chain) == (publisher, chain) {
             if rows.bytes().len() + row.record.len() > bytes_max && !rows.is_empty() {
                 next = Some(row.offset);
                 return ControlFlow::Break(());
             }
-            rows.push(&meta_of(row), row.record);
+            let aged = aged(row.record, Duration::from_micros(now_us.saturating_sub(row.stored_us)));
+            rows.push(&meta_of(row), aged.as_deref().unwrap_or(row.record));
         }
         ControlFlow::Continue(())
     })?;

@@ -11,7 +11,7 @@ from shoal.bus.doorbell import in_own_thread
 from shoal.errors import MessageFormatError
 from shoal.jms import browser as browsers
 from shoal.jms import consumer as threads
-from shoal.jms.arguments import refuse_milliseconds
+from shoal.jms.arguments import refuse_milliseconds, until_of
 from shoal.jms.consumer import MessageListener, body_of
 from shoal.jms.destination import Queue
 from shoal.jms.java_names import JavaNames
@@ -58,8 +58,11 @@ class MessageConsumer(JavaNames):
         """
         if time_ms:
             refuse_milliseconds("receive", time_ms)
-        entry = await self._delivering.take_next(self._consumer, timeout_s)
-        return None if entry is None else self._delivering.delivered(self._consumer, entry)
+        until = until_of(timeout_s)
+        while (entry := await self._delivering.take_next(self._consumer, until)) is not None:
+            if (message := self._delivering.delivered(self._consumer, entry)) is not None:
+                return message
+        return None
 
     async def receive_no_wait(self) -> Message | None:
         """The next message if it is here already."""
@@ -103,18 +106,17 @@ class JMSConsumer(MessageConsumer):
         """The body of the next message; `None` if none came in time: see `shoal.jms.JMSConsumer`."""
         if time_ms:
             refuse_milliseconds("receive_body", time_ms)
-        delivering, consumer = self._delivering, self._consumer
-        entry = await delivering.take_next(consumer, timeout_s)
-        if entry is None:
-            return None
-        try:
-            body = body_of(consumer._made(entry), kind)
-        except (MessageFormatError, TypeError):
-            if not delivering._keeps:
-                delivering.put_back(consumer, entry)
-            raise
-        delivering.delivered(consumer, entry)
-        return body
+        delivering, consumer, until = self._delivering, self._consumer, until_of(timeout_s)
+        while (entry := await delivering.take_next(consumer, until)) is not None:
+            try:
+                body = body_of(consumer._made(entry), kind)
+            except (MessageFormatError, TypeError):
+                if not delivering._keeps:
+                    delivering.put_back(consumer, entry)
+                raise
+            if delivering.delivered(consumer, entry) is not None:
+                return body
+        return None
 
     async def receive_body_no_wait(self, kind: type[T]) -> T | None:
         """The body of the next message if it is here already."""

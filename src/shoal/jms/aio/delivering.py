@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from shoal import _core
 from shoal.bus.doorbell import Doorbell
 from shoal.jms.aio.worker import Worker
-from shoal.jms.arguments import left_of, until_of
+from shoal.jms.arguments import left_of
 from shoal.jms.consumer import MessageConsumer
 from shoal.jms.delivering import TURN_MAX, AcknowledgeMode, Delivering, log_failure, next_due_s
 from shoal.jms.feeds import Entry
@@ -75,9 +75,8 @@ class LoopDelivering(Delivering):
 
     # One message at a time.
 
-    async def take_next(self, consumer: MessageConsumer, timeout_s: float | None) -> Entry | None:
+    async def take_next(self, consumer: MessageConsumer, until: float | None) -> Entry | None:
         """The next message, which counts as delivered from now on; one that is cancelled takes none."""
-        until = until_of(timeout_s)
         self.doorbell.check_loop()
         self.begin_receive(consumer)
         try:
