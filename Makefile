@@ -37,6 +37,7 @@ sim: build  ## a long search for failing simulations: make sim SEEDS=10000
 	$(BIN)/python -m shoal.testing.search --seeds $(SEEDS)
 	$(BIN)/python -m shoal.testing.search --seeds $(SEEDS) --scenario domain_chaos
 	$(BIN)/python -m shoal.testing.store_search --seeds $(SEEDS)
+	$(BIN)/python -m shoal.testing.store_search --seeds $(SEEDS) --forward
 	cargo run --release -p shoal-sim --example log_crashes -- $(SEEDS)
 
 routing-model: build  ## a long search for seeds that break the routing model: make routing-model SEEDS=3000

@@ -1,21 +1,26 @@
-"""Search for seeds that make a store lose something: `python -m shoal.testing.store_search --seeds 1000`."""
+"""Search for seeds that make a store lose something: `python -m shoal.testing.store_search --seeds 1000`.
+
+With `--forward` one store forwards to another.
+"""
 
 import argparse
+import functools
 import logging
 import os
 import sys
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 
+from shoal.testing.forward_run import ForwardRun
 from shoal.testing.store_run import StoreRun
 
 
-def run_seed(seed: int) -> tuple[int, str | None]:
+def run_seed(seed: int, *, forward: bool = False) -> tuple[int, str | None]:
     """Run one seed: what failed, if anything did."""
     # Thousands of sessions end in a run, and each says so.
     logging.getLogger("shoal.store").setLevel(logging.CRITICAL + 1)
     try:
-        StoreRun(seed)
+        (ForwardRun if forward else StoreRun)(seed)
     # A panic in the kernel is no Exception; to the search it is one more failing seed.
     except BaseException as error:
         if isinstance(error, KeyboardInterrupt):
@@ -30,15 +35,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seeds", type=int, default=100, metavar="N", help="how many seeds to try")
     parser.add_argument("--first", type=int, default=0, metavar="S", help="the first seed to try")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, metavar="N", help="processes to use")
+    parser.add_argument("--forward", action="store_true", help="one store forwards to another")
     options = parser.parse_args(arguments)
+    run = functools.partial(run_seed, forward=options.forward)
+    way = " --forward" if options.forward else ""
     seeds = range(options.first, options.first + options.seeds)
     failed = 0
     with ProcessPoolExecutor(options.jobs) as pool:
-        for seed, error in pool.map(run_seed, seeds, chunksize=10):
+        for seed, error in pool.map(run, seeds, chunksize=10):
             if error is not None:
                 failed += 1
                 print(f"FAILED seed {seed}: {error}")
-                print(f"  python -m shoal.testing.store_search --first {seed} --seeds 1")
+                print(f"  python -m shoal.testing.store_search --first {seed} --seeds 1{way}")
     print(f"{len(seeds)} runs, {failed} failed")
     return 1 if failed else 0
 
