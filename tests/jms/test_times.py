@@ -9,10 +9,11 @@ from conftest import PATIENCE_S, World
 from killed_store import KilledStore
 from waiting import until
 
+import shoal
 from shoal import jms
 
 QUEUE, TOPIC = jms.Queue("work"), jms.Topic("prices")
-TTL_S = 0.8
+TTL_S, DELAY_S = 0.8, 1.0
 TRANSACTED = jms.Session.SESSION_TRANSACTED
 
 Consume = Callable[[jms.JMSContext], jms.JMSConsumer]
@@ -170,3 +171,29 @@ def test_times_of_a_transaction_count_from_send_in_the_program_that_sends_too(
     assert message is not None
     assert message.body == "late"
     assert 1.0 <= took_s < 1.0 + 0.5 * TTL_S
+
+
+@pytest.mark.parametrize("kind", ["queue", "durable"])
+def test_a_sender_that_stands_still_has_no_message_delivered_before_its_time(
+    bus: shoal.Bus, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """The pause was part of the age of the message, and counted as time on its way, too."""
+    to, consume = CONSUMERS[kind]
+    with jms.ConnectionFactory(bus=bus, client_id="desk").create_context() as context:
+        consumer = consume(context)
+        # A request that was not held up: others are compared with it.
+        lasting(context, to)
+        assert consumer.receive_body(str, timeout_s=PATIENCE_S) == "lasting"
+        chain = bus._connection.persistence(to.bus_name).chain
+        take, pauses = chain._take, iter([DELAY_S / 2])
+
+        def take_late() -> tuple[bytes, int, int] | None:
+            if chain._size():
+                threading.Event().wait(next(pauses, 0.0))
+            return take()
+
+        monkeypatch.setattr(chain, "_take", take_late)
+        began = time.monotonic()
+        context.create_producer().set_delivery_delay_s(DELAY_S).send(to, "late")
+        assert consumer.receive_body(str, timeout_s=PATIENCE_S) == "late"
+        assert time.monotonic() - began >= DELAY_S

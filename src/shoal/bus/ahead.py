@@ -197,6 +197,7 @@ class _Path:
             strict=True,
             publish=self._publish_stored,
             key=key,
+            clock=time.monotonic,
         )
         channel.add_chain(self.chain)
 

@@ -96,6 +96,7 @@ class Outbox:
             patient=True,
             on_stored=self._on_stored,
             key=self._log.incarnation,
+            clock=self._clock,
         )
         return self._chain
 

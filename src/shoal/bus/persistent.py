@@ -106,7 +106,12 @@ class Persistence:
             self._builder = RowsBuilder(publisher, chain, part_bytes=part_bytes)
             builder = self._builder
             self.chain = Chain(
-                publisher, chain, builder.take, lambda: builder.waiting_bytes, publish=self._publish_stored
+                publisher,
+                chain,
+                builder.take,
+                lambda: builder.waiting_bytes,
+                publish=self._publish_stored,
+                clock=time.monotonic,
             )
         #: The last message that live subscribers get when it is stored.
         self._last_stored_first = 0

@@ -103,7 +103,7 @@ class Batch:
 
     def __init__(self, rows: bytes, first: int, last: int, at: float, *, repeated: bool = False) -> None:
         self.rows, self.first, self.last = rows, first, last
-        #: When they were as old as they say.
+        #: When they were as old as they say, or later.
         self.at = at
         #: It was sent in a session that is over.
         self.repeated = repeated
@@ -163,8 +163,11 @@ class Chain:
         on_stored: Callable[[int], None] = lambda through: None,
         publish: Publish | None = None,
         key: str | None = None,
+        clock: Callable[[], float] | None = None,
     ) -> None:
+        """`clock` is read after rows are taken: what passes meanwhile is part of the age that they say."""
         self.publisher, self.chain = publisher, chain
+        self._clock = clock
         #: What only its publisher knows, if that is not the session's.
         self._key = key
         self._take, self._size, self.patient, self._on_stored = take, size, patient, on_stored
@@ -414,7 +417,7 @@ class Chain:
             taken = self._take()
             if taken is None:
                 return None
-            batch = Batch(*taken, now)
+            batch = Batch(*taken, now if self._clock is None else self._clock())
             self.unstored_bytes += len(batch.rows)
         after, self._after = self._after, batch.last
         self._flying.append(batch)

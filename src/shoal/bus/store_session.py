@@ -519,8 +519,10 @@ class Session:
         self._said_at = now
         body = {**self._out.popleft(), "session": self.id}
         if (since := body.pop("since", None)) is not None:
-            # When its rows were as old as they say: the store hears how long they waited here since then.
-            body |= {"at": clock_us(now), "waited_us": max(clock_us(now - since), 0)}
+            # When its rows were as old as they say, which may be after `now`: the store hears how long they
+            # waited here since then.
+            said = max(now, since)
+            body |= {"at": clock_us(said), "waited_us": clock_us(said - since)}
         if body["op"] not in ("hello", "prove"):
             self._said += 1
             body["seq"] = self._said

@@ -73,7 +73,10 @@ class ForwardChain:
         *,
         place: int,
         rows_together: int = ROWS_TOGETHER,
+        clock: Callable[[], float] | None = None,
     ) -> None:
+        """`clock` is read after messages are taken: what passes meanwhile is part of the age they say."""
+        self._clock = clock
         self.rule, self._log, self._keeper, self._greeting = rule, log, keeper, greeting
         self._rows_together = rows_together
         # After a restore from a copy the same offsets mean other messages: that is another chain.
@@ -287,7 +290,7 @@ class ForwardChain:
         after, self._after = self._after, portion.last
         self._flying.append(portion)
         request |= {"first": portion.first, "last": portion.last, "after": after, "rows": portion.rows}
-        request["since"] = now
+        request["since"] = now if self._clock is None else self._clock()
         request["publish"] = self.rule.publish
         if runs := self._runs(portion.rows):
             request["runs"] = runs

@@ -2,6 +2,7 @@
 
 import logging
 import secrets
+import time
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -79,6 +80,7 @@ class Forwarder:
             ServedKeeper(serving),
             lambda: self._channel.greeting,
             place=serving.machine.forwards.place(rule.name),
+            clock=time.monotonic,
         )
         self._channel.add_chain(self.chain)
 

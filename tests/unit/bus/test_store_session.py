@@ -587,6 +587,27 @@ def test_rows_say_how_long_they_waited_also_for_another_session() -> None:
     assert {each["op"]: each["waited_us"] for each in again} == {"commit": 2_750_000, "send": 2_250_000}
 
 
+def test_time_in_which_rows_are_taken_is_counted_once() -> None:
+    """Rows say how old they are when they are taken, which may be a while after the session was asked."""
+    talk, now = session(), 10.0
+    builder = RowsBuilder(7, 5)
+
+    def take() -> tuple[bytes, int, int] | None:
+        nonlocal now
+        now += 0.5
+        return builder.take()
+
+    talk.chains.append(Chain(7, 5, take, lambda: builder.waiting_bytes, clock=lambda: now))
+    greet(talk, 10.0)
+    builder.add("q", b"x", delivery_delay_s=3.0)
+    (request,) = said(talk, 10.0)
+    assert (request["op"], request["at"], request["waited_us"]) == ("send", 10_500_000, 0)
+    talk.end()
+    greet(talk, 12.0, "r2")
+    (request,) = said(talk, 12.0)
+    assert (request["op"], request["at"], request["waited_us"]) == ("send", 12_000_000, 1_500_000)
+
+
 def test_credit_is_given_when_half_of_it_is_used() -> None:
     inbox = inbox_of()
     deliver(inbox, 1, 2, 3, 4)
