@@ -40,6 +40,7 @@ def use(thing: Any, name: str) -> None:
             parameter.name
             for parameter in inspect.signature(method).parameters.values()
             if parameter.default is inspect.Parameter.empty
+            and parameter.kind is not inspect.Parameter.VAR_POSITIONAL
         ]
         method(**{each: ARGUMENTS[each] for each in needed})
 
