@@ -1,9 +1,12 @@
 """The gateway with STOMP clients as they are released, and with the client for JavaScript."""
 
+import importlib.util
 import json
 import os
+import re
 import shutil
 import subprocess
+import sys
 import threading
 import uuid
 from collections.abc import Callable, Iterator
@@ -18,7 +21,8 @@ from shoal.gateway.server import GatewayThread
 from shoal.processes.gateway import GatewayProcess
 from shoal.processes.store import StoreProcess
 
-CLIENT = Path(__file__).parents[2] / "clients" / "js"
+ROOT = Path(__file__).parents[2]
+CLIENT = ROOT / "clients" / "js"
 TEST_S = 60
 
 
@@ -44,9 +48,14 @@ def node() -> str:
 
 
 @pytest.fixture
-def gateway(tmp_path: Path) -> Iterator[GatewayThread]:
+def domain() -> str:
+    """One of this process that no other test uses."""
+    return f"inproc://stomp-{uuid.uuid4().hex}"
+
+
+@pytest.fixture
+def gateway(tmp_path: Path, domain: str) -> Iterator[GatewayThread]:
     """A gateway beside a store, both in this process."""
-    domain = f"inproc://stomp-{uuid.uuid4().hex}"
     config = GatewayConfig(stomp=("ws://127.0.0.1:0", "tcp://127.0.0.1:0"))
     with (
         shoal.connect(domain, store=tmp_path / "store") as keeper,
@@ -97,6 +106,21 @@ def test_the_types_of_the_client_for_javascript_are_right(node: str) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stdout
+
+
+def test_the_program_of_the_page_publishes(gateway: GatewayThread, domain: str) -> None:
+    if importlib.util.find_spec("stomp") is None:
+        missing("stomp.py is not installed")
+    page = (ROOT / "docs/how-to/gateway.md").read_text()
+    (code,) = re.findall(r"^```python\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
+    port = gateway.urls[1].rpartition(":")[2]
+    with shoal.connect(domain) as bus, bus.subscribe("prices/*", selector="region = 'EU'") as prices:
+        program = code.replace("61613", port)
+        done = subprocess.run([sys.executable, "-c", program], timeout=TEST_S, capture_output=True, text=True)
+        assert (done.returncode, done.stderr) == (0, "")
+        price = prices.receive(TEST_S)
+        assert price is not None
+        assert price.body == {"bid": 10.25}
 
 
 def test_stomp_py_is_served(gateway: GatewayThread) -> None:

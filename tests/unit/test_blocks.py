@@ -20,12 +20,28 @@ import pytest
 import typer
 
 import shoal
+from shoal import jms
 from shoal.cli.app import app
+from shoal.config.access import Access
+from shoal.config.destinations import Destinations
+from shoal.config.profile import load as load_profile
 from shoal.daemon.config import parse
+from shoal.messages.catalogue import in_english
+from shoal.store.config import load_toml
 
 ROOT = Path(__file__).parents[2]
-PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")])
-FENCE = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```", re.DOTALL | re.MULTILINE)
+#: What people read who are not at work on a part of the tree.
+PAGES = sorted(
+    [
+        *(
+            ROOT / name
+            for name in ("README.md", "CONTRIBUTING.md", "bench/README.md", "clients/js/README.md")
+        ),
+        *(page for folder in ("docs", "examples") for page in (ROOT / folder).rglob("*.md")),
+    ]
+)
+#: A block may be part of a list, and is indented then.
+FENCE = re.compile(r"^( *)```(\w*)[^\n]*\n(.*?)^\1```", re.DOTALL | re.MULTILINE)
 #: `text` is a drawing or something printed; `hex`, `java` and `yaml` belong to other systems.
 LANGUAGES = {"python", "console", "toml", "json", "text", "hex", "java", "yaml", "js"}
 PROMPT = re.compile(r"^(?:\w+)?[$#] (.*)$", re.MULTILINE)
@@ -45,9 +61,9 @@ class Block:
 
 
 BLOCKS = [
-    Block(str(page.relative_to(ROOT)), number, *found)
+    Block(str(page.relative_to(ROOT)), number, language, re.sub(f"^{indent}", "", text, flags=re.MULTILINE))
     for page in PAGES
-    for number, found in enumerate(FENCE.findall(page.read_text()), 1)
+    for number, (indent, language, text) in enumerate(FENCE.findall(page.read_text()), 1)
 ]
 
 
@@ -127,6 +143,12 @@ def _parse(arguments: list[str]) -> None:
         context = command.make_context(command.name, rest, parent=context)
 
 
+def extras() -> list[tuple[str, str]]:
+    """Packages with extras that pages install."""
+    found = re.compile(r"pip install[^`\n]*?[\"']?(\S+?\[[\w,]+\])")
+    return [(str(page.relative_to(ROOT)), each) for page in PAGES for each in found.findall(page.read_text())]
+
+
 @pytest.mark.parametrize("block", blocks("json"), ids=str)
 def test_json_can_be_read(block: Block) -> None:
     # An ellipsis stands for a figure, or for more of the same.
@@ -149,14 +171,54 @@ def test_javascript_is_well_formed(block: Block, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("block", blocks("toml"), ids=str)
 def test_configuration_is_accepted(block: Block, tmp_path: Path) -> None:
+    """By the code that reads a file of its kind, which the names of its tables tell."""
     table = tomllib.loads(block.text)
-    if "link" in table:
-        parse(table, tmp_path)
+    file = tmp_path / "shoal/profiles/desk.toml"
+    file.parent.mkdir(parents=True)
+    file.write_text(block.text)
+    match min(
+        table.keys() & {"link", "roles", "data", "options", "destination", "rule", "factories", "project"}
+    ):
+        case "data":
+            load_toml(file)
+        case "destination":
+            Destinations.of(file)
+        case "factories":
+            for name in (name for objects in table.values() for name in objects):
+                jms.lookup(name, file)
+        case "link" | "roles":
+            # A page that shows one table of a file leaves out the links.
+            parse({"link": {"lan": {"url": "norm://"}}} | table, tmp_path)
+        case "options":
+            load_profile("desk", {"XDG_CONFIG_HOME": str(tmp_path)})
+        case "project":
+            assert set(table["project"]["entry-points"]) <= {"shoal.console"}
+        case "rule":
+            Access.read(file)
+
+
+@pytest.mark.parametrize(("where", "extra"), extras())
+def test_extras_that_pages_install_exist(where: str, extra: str) -> None:
+    known = {
+        name: tomllib.loads((ROOT / path).read_text())["project"]["optional-dependencies"]
+        for name, path in (("shoal", "pyproject.toml"), ("./bench", "bench/pyproject.toml"))
+    }
+    package, _, names = extra.rstrip("]").partition("[")
+    assert set(names.split(",")) <= set(known[package]), where
 
 
 @pytest.mark.parametrize("block", blocks("text"), ids=str)
 def test_a_program_is_not_hidden_in_plain_text(block: Block) -> None:
-    assert not re.search(r"\b(bus|shoal|spark)\.\w+\(|^\$ ", block.text, re.MULTILINE)
+    """A line that assigns or calls something of Python's belongs into a block that mypy reads."""
+    assert not re.search(r"^(\w+ = )?\w+(\.\w+)*\(.*\)$|^\$ ", block.text, re.MULTILINE)
+
+
+@pytest.mark.parametrize("block", blocks("text"), ids=str)
+def test_a_line_of_the_log_is_that_of_the_catalogue(block: Block) -> None:
+    for line in re.split(r"^(?=SHOAL-)", block.text, flags=re.MULTILINE)[1:]:
+        english = in_english(line)
+        assert english is not None, line
+        assert not line.isascii() or line.split()[1:] == english.split()
 
 
 @pytest.mark.parametrize(
