@@ -25,6 +25,9 @@ class FakeStore:
             self.failing.remove((what, when))
             raise StoreUnavailableError("gone")
 
+    def info(self):
+        return {"domain": "default"}
+
     def stage(self, staging, rows, *, topic):
         self._maybe_fail("stage", "before")
         self.staged[staging] = [(topic, body) for body in rows.column("body").to_pylist()]
@@ -111,6 +114,23 @@ def test_nothing_is_visible_before_the_commit_and_then_in_the_order_of_tasks(fak
     assert fake.visible == [("t", "a"), ("t", "b"), ("t", "c"), ("t", "d")]
     assert fake.scopes == {"spark-q": 0}
     assert fake.staged == {}
+
+
+@pytest.mark.parametrize("made", [stream, batch])
+def test_a_store_that_is_not_there_fails_the_write_before_any_task(fake, monkeypatch, made):
+    def away():
+        raise StoreUnavailableError("gone")
+
+    monkeypatch.setattr(fake, "info", away)
+    with pytest.raises(StoreUnavailableError, match="no store answered at grpc://127.0.0.1:7475"):
+        made(storeTimeout="1ms")
+
+
+@pytest.mark.parametrize("made", [stream, batch])
+def test_a_store_of_another_domain_is_refused(fake, made):
+    made(domain="default")
+    with pytest.raises(ConfigError, match="option domain says 'desk', but the store .* belongs to 'default'"):
+        made(domain="desk")
 
 
 def test_only_attempts_that_spark_counts_are_committed(fake):
