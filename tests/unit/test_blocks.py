@@ -18,6 +18,7 @@ from pathlib import Path
 
 import pytest
 import typer
+import typer.testing
 
 import shoal
 from shoal import jms
@@ -147,6 +148,23 @@ def extras() -> list[tuple[str, str]]:
     """Packages with extras that pages install."""
     found = re.compile(r"pip install[^`\n]*?[\"']?(\S+?\[[\w,]+\])")
     return [(str(page.relative_to(ROOT)), each) for page in PAGES for each in found.findall(page.read_text())]
+
+
+def printed() -> list[tuple[str, str, str]]:
+    """Commands that need nothing but their arguments, and what the page says that they print."""
+    return [
+        (str(block), command, output)
+        for block in blocks("console")
+        for command, output in re.findall(
+            r"^\$ shoal ((?:explain|selector) [^\n]*)\n((?:(?!\$ ).*\n)+)", block.text, re.MULTILINE
+        )
+    ]
+
+
+@pytest.mark.parametrize(("where", "command", "output"), printed())
+def test_what_a_command_prints_is_what_the_page_shows(where: str, command: str, output: str) -> None:
+    ran = typer.testing.CliRunner().invoke(app, shlex.split(command))
+    assert ran.stdout == output, where
 
 
 @pytest.mark.parametrize("block", blocks("json"), ids=str)

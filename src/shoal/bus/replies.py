@@ -145,8 +145,10 @@ def answerers(node: _core.Node, topic: str) -> int | None:
 def answer_of(outcome: Outcome) -> Message:
     """An answer, or the error that takes its place."""
     if isinstance(outcome, BaseException):
-        # A thread left behind at exit is ended without a word; only it knows that it is one.
-        raise SystemExit if isinstance(outcome, ClosedError) and _core.is_abandoned() else outcome
+        if isinstance(outcome, ClosedError) and _core.is_abandoned():
+            # A thread left behind at exit is ended without a word; only it knows that it is one.
+            raise SystemExit
+        raise outcome
     if kind_of(outcome) == ERROR:
         body = outcome.body if isinstance(outcome.body, Mapping) else {}
         raise RemoteError(str(body.get("error", "Exception")), str(body.get("message", "")), outcome.sender)

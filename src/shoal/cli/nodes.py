@@ -42,13 +42,14 @@ def nodes(
                 rows: list[tuple[str, ...]] = []
                 for place in sorted(places, key=lambda place: (place.kind, place.name)):
                     status = place.status
-                    up = [link for link in status.get("links", ()) if link.get("up")]
+                    links = [link for link in status.get("links", ()) if link.get("state") != "standby"]
+                    up = [link for link in links if link.get("up")]
                     rows.append(
                         (
                             place.key,
                             printable(place.name) if status else "",
                             " ".join(map(str, status.get("roles", ()))),
-                            f"{len(up)}/{len(status['links'])}" if status else "",
+                            f"{len(up)}/{len(links)}" if status else "",
                             str(status.get("members", "")),
                             str(status.get("host", "")),
                             str(status.get("trouble", "")),

@@ -67,7 +67,8 @@ def network_of(
 
 
 def _line(near: str, link: Mapping[str, Any], told: Mapping[str, Mapping[str, Any]]) -> Line | None:
-    if link.get("role") == "listen":
+    # A link in standby joins nothing: another one leads to the same node.
+    if link.get("role") == "listen" or link.get("state") == "standby":
         return None
     far = str(link.get("lan") or link.get("peer") or "")
     if not far:

@@ -56,8 +56,9 @@ def stand_in(config: ConnectionConfig, why: str) -> StandIn:
         only.append("a key")
     if only:
         raise LinkError(
-            f"multicast does not work here ({why}), and TCP cannot stand in for it, because "
-            f"{', '.join(only)} was asked for: leave it out, or connect to tcp:// or tls://host:port"
+            f"no multicast: {why}. TCP cannot stand in for it, because {' and '.join(only)} "
+            f"{'was' if len(only) == 1 else 'were'} given: correct or remove that, or connect to tcp:// or "
+            "tls://host:port"
         )
     seeds = config.seed_targets()
     meeting = None if seeds else Target("tcp", LOOPBACK, config.meeting_port())

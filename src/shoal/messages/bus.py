@@ -73,7 +73,9 @@ MEMORY_QUEUES_LOST = warning(
     "The member that kept the domain's queues in memory is not responding; their messages are lost.",
     "To keep them, run a store.",
 )
-MEMORY_QUEUES_MOVED = warning(2203, "The member that kept the domain's queues in memory gave them up.")
+MEMORY_QUEUES_MOVED = warning(
+    2203, "The member that kept the domain's queues in memory left. They begin again, empty."
+)
 BACKLOG_DROPPED = warning(
     2204,
     "Lost the {messages} oldest messages of {name!r}: its backlog reached backlog_max_bytes.",

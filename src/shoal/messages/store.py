@@ -9,7 +9,10 @@ TORN_TAIL = warning(
 STORE_STOPPED = critical(3003, "Store {path} stopped: {why}.", "Mend the cause, then start the store again.")
 MEMORY_STORE_STOPPED = critical(3004, "The store in memory stopped: {why}.")
 MEMORY_STORE_LOST = warning(
-    3005, "Lost {messages} messages of queues in memory.", "To keep them, run a store."
+    3005,
+    "The queues in memory end. Messages that were not acknowledged: {messages}. They are lost, unless a "
+    "program has them in hand.",
+    "To keep them, run a store.",
 )
 DISK_LOW = warning(
     3006,

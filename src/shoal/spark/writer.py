@@ -61,8 +61,8 @@ class _Writing:
             raise ConfigError('messages cannot be overwritten: use mode("append")')
         self.options = options
         self.plan: SinkPlan = plan_messages(options, schema)
-        # Spark makes this once, on the driver. A store that is not there, or of another domain, fails here and
-        # not in each attempt of each task.
+        # Spark makes this once, on the driver. A store that is not there, or of another domain, fails here
+        # and not in each attempt of each task.
         with Store(options.at) as store:
             store.info()
 

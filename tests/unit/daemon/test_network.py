@@ -50,6 +50,23 @@ def test_nodes_lans_and_links_are_each_there_once() -> None:
     ]
 
 
+def test_a_link_in_standby_joins_nothing() -> None:
+    standby = {
+        "name": "registry",
+        "kind": "tcp",
+        "state": "standby",
+        "role": "connect",
+        "up": 0,
+        "peer": "",
+        "url": "tcp://10.0.0.2:7501",
+    }
+    found = network_of(
+        [status(1, "rome", [standby, BACK | {"peer": "2"}]), status(2, "paris", [FAR | {"peer": "1"}])], []
+    )
+    assert set(found.places) == {"1", "2"}
+    assert [(line.near, line.far, line.up) for line in found.lines] == [("1", "2", True)]
+
+
 def test_whoever_asks_is_no_part_of_the_picture() -> None:
     found = network_of([status(1, "rome", [LAN, CLIENT])], [1], 9)
     assert {place.key for place in found.places.values()} == {"1", LAN["lan"]}

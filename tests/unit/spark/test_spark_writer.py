@@ -122,14 +122,16 @@ def test_a_store_that_is_not_there_fails_the_write_before_any_task(fake, monkeyp
         raise StoreUnavailableError("gone")
 
     monkeypatch.setattr(fake, "info", away)
-    with pytest.raises(StoreUnavailableError, match="no store answered at grpc://127.0.0.1:7475"):
+    with pytest.raises(StoreUnavailableError, match=r"no store answered at grpc://127.0.0.1:7475"):
         made(storeTimeout="1ms")
 
 
 @pytest.mark.parametrize("made", [stream, batch])
 def test_a_store_of_another_domain_is_refused(fake, made):
     made(domain="default")
-    with pytest.raises(ConfigError, match="option domain says 'desk', but the store .* belongs to 'default'"):
+    with pytest.raises(
+        ConfigError, match=r"option domain says 'desk', but the store .* belongs to 'default'"
+    ):
         made(domain="desk")
 
 
