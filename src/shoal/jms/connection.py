@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import Any, Protocol, Self, TypeVar
 
 from shoal._core import __version__
+from shoal.bus.forks import Birth
 from shoal.errors import (
     IllegalStateError,
     InvalidArgumentError,
@@ -20,7 +21,7 @@ from shoal.errors import (
 )
 from shoal.jms.delivering import AcknowledgeMode, checked_mode
 from shoal.jms.destination import Destination, TemporaryQueue, TemporaryTopic
-from shoal.jms.failures import closed_error, translating
+from shoal.jms.failures import check_here, closed_error, translating
 from shoal.jms.feeds import Feed
 from shoal.jms.gate import Gate
 from shoal.jms.java_names import JavaNames
@@ -31,6 +32,7 @@ from shoal.jms.shared import SharedNode
 from shoal.messages import bus as bus_notices
 from shoal.messages import jms as notices
 from shoal.messages import named
+from shoal.system import after_fork
 
 log = logging.getLogger("shoal.jms")
 
@@ -39,6 +41,9 @@ DROP_S = 2.0
 
 
 _S = TypeVar("_S", bound=Session)
+
+#: Connections of this process, which a forked child does not have.
+_open: "weakref.WeakSet[Connection]" = weakref.WeakSet()
 
 
 class _OnException(Protocol):
@@ -76,11 +81,12 @@ class Connection(JavaNames):
     Leaving its `with` block closes it.
     """
 
-    def __init__(self, node: SharedNode, options: JMSOptions, client_id: str | None) -> None:
+    def __init__(self, node: SharedNode, number: int, options: JMSOptions, client_id: str | None) -> None:
+        self._birth = Birth()
         self._node = node
         self._options = options
         self._gate = Gate()
-        self._number = node.join()
+        self._number = number
         self._client_id: str | None = None
         #: What every message of it says beside its own properties.
         self._marks: dict[str, str] = {}
@@ -100,6 +106,7 @@ class Connection(JavaNames):
         self._claimed: list[str] = []
         self._finalizer = weakref.finalize(self, _abandon, node, self._number, self._claimed, repr(self))
         self._finalizer.atexit = False
+        _open.add(self)
         if client_id is not None:
             try:
                 self._claim(client_id)
@@ -115,6 +122,7 @@ class Connection(JavaNames):
         self._used = True
 
     def _check(self) -> None:
+        check_here(self._birth)
         if self._closed or (self._shut and not self._is_in_listener()):
             raise closed_error("connection")
 
@@ -356,6 +364,22 @@ class Connection(JavaNames):
     def __repr__(self) -> str:
         state = " closed" if self._closed else ""
         return f"<jms.Connection {self._number} of {self._node.bus!r}{state}>"
+
+    def _forked(self) -> None:
+        """This process is a forked child: the connection is closed here, and goes on in the parent."""
+        self._closed = self._shut = True
+        self._finalizer.detach()
+        self._gate.renew()
+        for session in self._sessions:
+            session._forked()
+
+
+def _forked() -> None:
+    for connection in list(_open):
+        connection._forked()
+
+
+after_fork(_forked)
 
 
 def _abandon(node: SharedNode, number: int, claimed: list[str], name: str) -> None:

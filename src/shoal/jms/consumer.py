@@ -8,7 +8,7 @@ from shoal._core import Message as BusMessage
 from shoal.errors import IllegalStateError, InvalidArgumentError, MessageFormatError
 from shoal.jms.arguments import refuse_milliseconds
 from shoal.jms.destination import Destination, Topic, of_topic
-from shoal.jms.failures import closed_error
+from shoal.jms.failures import check_here, closed_error
 from shoal.jms.feeds import Entry, Feed
 from shoal.jms.java_names import JavaNames
 from shoal.jms.message import Message
@@ -111,6 +111,7 @@ class MessageConsumer(JavaNames):
 
     def _check(self) -> None:
         if self._closed:
+            check_here(self._session._connection._birth)
             raise closed_error("consumer")
         self._session._check()
 

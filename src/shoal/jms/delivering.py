@@ -134,6 +134,8 @@ class Delivering:
             except ClosedError:
                 # Why, is seen below.
                 pass
+            except ShoalError as error:
+                raise translated(error) from error
             finally:
                 self._receiving = None
                 self._passing = False
@@ -626,6 +628,14 @@ class Delivering:
         self._slow_down()
         self._hurry()
         self.wake()
+
+    def forked(self) -> None:
+        """This process is a forked child, without the threads that receive: nothing is delivered here."""
+        self.ended, self._lock, self._turn = True, self._gate.lock, threading.Lock()
+        self._receiving, self._passing, self._calling, self.thread = None, False, None, None
+        for consumer in self.consumers:
+            consumer._closed, consumer._quick = True, None
+        self.consumers.clear()
 
     def end(self) -> None:
         """Deliver nothing more: who waits in `receive` returns, and no listener is called any more."""

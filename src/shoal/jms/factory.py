@@ -12,7 +12,7 @@ from shoal.jms.failures import translating
 from shoal.jms.java_names import JavaNames
 from shoal.jms.message import DEFAULT_DELIVERY_MODE, checked_delivery_mode
 from shoal.jms.options import JMSOptions
-from shoal.jms.shared import node_of, shared_node
+from shoal.jms.shared import join_shared, node_of
 
 
 class ConnectionFactory(JavaNames):
@@ -80,8 +80,12 @@ class ConnectionFactory(JavaNames):
             raise JMSSecurityError(
                 "Shoal knows no user names and passwords: who has the domain's key is a member (key_file)"
             )
-        node = node_of(self._bus) if self._bus is not None else shared_node(self._url, self._given)
-        return Connection(node, self._options, self._client_id)
+        if self._bus is None:
+            node, number = join_shared(self._url, self._given)
+        else:
+            node = node_of(self._bus)
+            number = node.join()
+        return Connection(node, number, self._options, self._client_id)
 
     def create_context(
         self,

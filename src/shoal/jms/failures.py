@@ -3,6 +3,7 @@
 import contextlib
 from collections.abc import Iterator
 
+from shoal.bus.forks import Birth
 from shoal.errors import (
     ClosedError,
     ConfigError,
@@ -65,6 +66,13 @@ def translating() -> Iterator[None]:
     except TypeError as error:
         # An argument that only the bus looked at.
         raise InvalidArgumentError(str(error)) from error
+
+
+def check_here(birth: Birth) -> None:
+    """Refuse to work in a child that was forked later."""
+    if birth.is_elsewhere:
+        with translating():
+            birth.check_here()
 
 
 def closed_error(what: str) -> IllegalStateError:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 from shoal.errors import IllegalStateError, InvalidDestinationError, TransactionRolledBackError
 from shoal.jms.arguments import check_flag
 from shoal.jms.browser import QueueBrowser
+from shoal.jms.completion import Completions
 from shoal.jms.consumer import MessageConsumer, MessageListener
 from shoal.jms.correlating import selector_of
 from shoal.jms.delivering import AcknowledgeMode, Delivering
@@ -18,7 +19,7 @@ from shoal.jms.destination import (
     Topic,
     checked_destination,
 )
-from shoal.jms.failures import closed_error, translating
+from shoal.jms.failures import check_here, closed_error, translating
 from shoal.jms.gate import Gate
 from shoal.jms.making import Making
 from shoal.jms.message import Message
@@ -69,6 +70,7 @@ class Session(Making):
 
     def _check(self) -> None:
         """Refuse to work once it is closed; a listener that is under way may work until it returns."""
+        check_here(self._connection._birth)
         if self._closed or (self._shut and not self._delivering.is_here):
             raise closed_error("session")
 
@@ -316,6 +318,12 @@ class Session(Making):
         self._sender.completions.close()
         self._sender.rollback()
         self._closed = True
+
+    def _forked(self) -> None:
+        """This process is a forked child, which has none of the session's threads."""
+        self._closed = self._shut = True
+        self._delivering.forked()
+        self._sender.completions = Completions()
 
     def __enter__(self) -> Self:
         return self

@@ -1,5 +1,6 @@
 """The node that the connections of a process share: one for each URL and set of options."""
 
+import contextlib
 import itertools
 import logging
 import os
@@ -28,6 +29,7 @@ from shoal.jms.destination import Destination
 from shoal.jms.failures import translating
 from shoal.link.events import LinkDown, LinkRefused
 from shoal.messages import jms as notices
+from shoal.system import after_fork
 from shoal.types import is_text
 
 log = logging.getLogger("shoal.jms")
@@ -60,10 +62,11 @@ _PROBLEMS = (LinkFailed, LinkRefused, LinkDown, MessagesLost, StoreDown, Unreada
 class SharedNode:
     """A bus, and what its JMS connections have in common. May be shared between threads."""
 
-    def __init__(self, bus: Bus, close: Callable[[], None] | None) -> None:
+    def __init__(self, bus: Bus, opening: "threading.Lock | None" = None) -> None:
+        """`opening` is held while a node of its options is opened or closed; a program's own bus has none."""
         self.bus = bus
         self.publisher = bus.publisher
-        self._close = close
+        self._opening = opening
         self._numbers = itertools.count(1)
         self._users = 0
         #: What claims the client ids of its connections; `None` while it is looked whether they are free.
@@ -151,20 +154,23 @@ class SharedNode:
     def leave(self, client_id: str | None, number: int) -> None:
         """A connection uses it no more. With the last of them a bus that was opened here is closed."""
         with _lock:
-            self._users -= 1
             self._told.pop(number, None)
             claim = self._client_ids.pop(client_id, None) if client_id is not None else None
-            is_last = self._users == 0
-            if is_last and self._close is not None:
-                for key in [key for key, node in _by_options.items() if node is self]:
-                    del _by_options[key]
         if claim is not None:
             claim.close()
             if not self.bus.closed:
                 # Whoever wants the id next finds it free.
                 self.wait_known()
-        if is_last and self._close is not None:
-            self._close()
+        # No connection joins a node that closes, and the next node opens when this one has closed.
+        with self._opening or contextlib.nullcontext():
+            with _lock:
+                self._users -= 1
+                is_last = self._users == 0 and self._opening is not None
+                if is_last:
+                    for key in [key for key, node in _by_options.items() if node is self]:
+                        del _by_options[key]
+            if is_last:
+                self.bus.close()
 
     def claim(self, client_id: str) -> None:
         """Take a client id for one connection of this domain.
@@ -258,8 +264,11 @@ def _taken(client_id: str) -> InvalidClientIDError:
     return InvalidClientIDError(f"the client id {client_id!r} is in use by another connection")
 
 
-def shared_node(url: str | None, options: dict[str, Any]) -> SharedNode:
-    """The node of this process for a URL and options; it is opened if there is none yet."""
+def join_shared(url: str | None, options: dict[str, Any]) -> tuple[SharedNode, int]:
+    """The node of this process for a URL and options, and the number of a new connection of it.
+
+    The node is opened if there is none yet.
+    """
     rest, client = split_client(options)
     connection, role = split_roles(rest)
     key = (os.getpid(), resolve(url, connection), client, repr(sorted(role.items())))
@@ -271,10 +280,10 @@ def shared_node(url: str | None, options: dict[str, Any]) -> SharedNode:
         if node is None or node.bus.closed:
             with translating():
                 bus = connect(url, **options)
-            node = SharedNode(bus, lambda: _closed(bus))
+            node = SharedNode(bus, opening)
             with _lock:
                 _by_options[key] = node
-        return node
+        return node, node.join()
 
 
 def node_of(bus: Bus) -> SharedNode:
@@ -282,9 +291,14 @@ def node_of(bus: Bus) -> SharedNode:
     with _lock:
         node = _by_bus.get(bus)
         if node is None:
-            node = _by_bus[bus] = SharedNode(bus, None)
+            node = _by_bus[bus] = SharedNode(bus)
         return node
 
 
-def _closed(bus: Bus) -> None:
-    bus.close()
+def _forked() -> None:
+    # A thread that the child does not have may have held it.
+    global _lock
+    _lock = threading.RLock()
+
+
+after_fork(_forked)
