@@ -1,11 +1,11 @@
 """`shoal demo`: a minute's look at what Shoal does. Verifies what it shows."""
 
-import contextlib
 import logging
 import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Annotated
 
 import typer
@@ -15,7 +15,7 @@ from rich.progress import BarColumn, DownloadColumn, TextColumn
 from rich.progress import Progress as Bars
 
 from shoal.cli import demo_bus, demo_spark, demo_store, demo_transfer
-from shoal.cli.progress import Progress
+from shoal.cli.progress import Progress, Tell
 from shoal.errors import ProcessFailedError
 from shoal.processes.worker import Worker
 
@@ -41,30 +41,71 @@ def demo(
     console = Console(soft_wrap=True)
     # Programs are killed on purpose; each part checks what arrives and says so itself.
     logging.getLogger("shoal").setLevel(logging.ERROR)
-    parts: tuple[tuple[str, Callable[[], bool]], ...] = (
-        ("A simulated network that loses every fifth datagram", lambda: _run_simulation(seed)),
-        ("Two processes on this machine, over multicast on loopback", lambda: _run_transfer(console)),
-        ("One publisher and three subscribers, from Python", lambda: demo_bus.run(console)),
-        ("Programs are killed; a store keeps their messages", lambda: demo_store.run(console)),
-        ("A store records, Spark queries, and publishes the result", lambda: demo_spark.run(console)),
-    )
+    passed = []
     try:
-        # On a terminal each part has bars of its own.
-        with contextlib.nullcontext() if console.is_terminal else Progress(console=console) as progress:
-            passed = []
-            for number, (title, part) in enumerate(parts, 1):
-                if progress:
-                    progress.pace.restart(time.monotonic())
-                    # Parts differ too much in length to tell the end of all from the first ones.
-                    progress.tell(f"  part {number} of {len(parts)} is running")
-                console.print(f"[bold]{number}. {title}[/bold]")
-                passed.append(part())
-                console.print()
+        for number, part in enumerate(_parts(console, seed), 1):
+            console.print(f"[bold]{number}. {part.title}[/bold]")
+            if part.has_bars and console.is_terminal:
+                passed.append(part.run(_tell_nobody))
+            else:
+                with Progress(f"  {part.doing}", console=console) as progress:
+                    passed.append(part.run(progress.tell))
+            console.print()
     except KeyboardInterrupt:
         raise typer.Exit(130) from None
     if not all(passed):
         raise typer.Exit(1)
     console.print(OUTRO, highlight=False)
+
+
+@dataclass(frozen=True)
+class _Part:
+    """One part of the demo."""
+
+    title: str
+    #: What is said of it until it says more itself.
+    doing: str
+    #: Shows and checks something, and returns whether all was well.
+    run: Callable[[Tell], bool]
+    #: Whether it draws bars on a terminal, which leave no room for a line of progress.
+    has_bars: bool = False
+
+
+def _parts(console: Console, seed: int | None) -> tuple[_Part, ...]:
+    return (
+        _Part(
+            "A simulated network that loses every fifth datagram",
+            "simulating",
+            lambda _: _run_simulation(seed),
+            has_bars=True,
+        ),
+        _Part(
+            "Two processes on this machine, over multicast on loopback",
+            "starting two processes",
+            lambda tell: _run_transfer(console, tell),
+            has_bars=True,
+        ),
+        _Part(
+            "One publisher and three subscribers, from Python",
+            "starting four programs",
+            lambda tell: demo_bus.run(console, tell),
+            has_bars=True,
+        ),
+        _Part(
+            "Programs are killed; a store keeps their messages",
+            "starting a store",
+            lambda tell: demo_store.run(console, tell),
+        ),
+        _Part(
+            "A store records, Spark queries, and publishes the result",
+            "starting a store and Spark",
+            lambda tell: demo_spark.run(console, tell),
+        ),
+    )
+
+
+def _tell_nobody(text: str, share: float | None = None) -> None:
+    """Bars show it."""
 
 
 def _run_simulation(seed: int | None) -> bool:
@@ -78,7 +119,7 @@ def _run_simulation(seed: int | None) -> bool:
         process.wait()
 
 
-def _run_transfer(console: Console) -> bool:
+def _run_transfer(console: Console, tell: Tell) -> bool:
     columns = TextColumn("  received"), BarColumn(), DownloadColumn()
     try:
         with Bars(*columns, console=console) as progress:
@@ -88,6 +129,8 @@ def _run_transfer(console: Console) -> bool:
                 deadline = time.monotonic() + PATIENCE_S
                 while not receiver.wait(0.1):
                     progress.update(bar, completed=receiver.progress)
+                    done = receiver.progress / REAL_BYTES
+                    tell(f"  received {done:.0%} of {REAL_BYTES / 1e9:.1f} GB", done)
                     if time.monotonic() > deadline:
                         raise ProcessFailedError(f"the transfer did not finish within {PATIENCE_S} s")
                 progress.update(bar, completed=REAL_BYTES)

@@ -13,6 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from rich.text import Text
 
 import shoal
+from shoal.cli.progress import Tell
 
 SUBSCRIBERS = 3
 MESSAGES = 1_000_000
@@ -30,7 +31,7 @@ class _Rate(TextColumn):
         return Text(f"{speed / 1e6:.2f} M msg/s")
 
 
-def run(console: Console) -> bool:
+def run(console: Console, tell: Tell) -> bool:
     """Publish to three processes, show how each gets on, and tell whether each got everything in order."""
     domain = f"demo-{secrets.token_hex(4)}"
     subscriber = f"from shoal.cli.demo_bus import subscribe; subscribe({domain!r})"
@@ -46,7 +47,7 @@ def run(console: Console) -> bool:
             watchers = []
             for at, reader in enumerate(readers):
                 bar = progress.add_task(f"subscriber {at + 1}", total=MESSAGES)
-                watcher = threading.Thread(target=_watch, args=(reader, progress, bar, verdicts, at))
+                watcher = threading.Thread(target=_watch, args=(reader, progress, bar, verdicts, at, tell))
                 watcher.start()
                 watchers.append(watcher)
             _publish(domain)
@@ -72,12 +73,19 @@ def run(console: Console) -> bool:
 
 
 def _watch(
-    reader: "subprocess.Popen[str]", progress: Progress, bar: TaskID, verdicts: list[str], at: int
+    reader: "subprocess.Popen[str]",
+    progress: Progress,
+    bar: TaskID,
+    verdicts: list[str],
+    at: int,
+    tell: Tell,
 ) -> None:
     assert reader.stdout is not None
     for line in reader.stdout:
         if line.strip().isdigit():
             progress.update(bar, completed=int(line))
+            slowest = min(int(task.completed) for task in progress.tasks)
+            tell(f"  {slowest:,} of {MESSAGES:,} messages at every subscriber", slowest / MESSAGES)
         else:
             verdicts[at] = line.strip()
 

@@ -15,6 +15,7 @@ from rich.markup import escape
 from rich.table import Table
 
 import shoal
+from shoal.cli.progress import Tell
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -25,7 +26,7 @@ SUMMARY = "demo/summary"
 PATIENCE_S = 60.0
 
 
-def run(console: Console) -> bool:
+def run(console: Console, tell: Tell) -> bool:
     """Publish, record, query with Spark, publish the result, and show what a subscriber gets of it."""
     if find_spec("pyspark") is None:
         told = "  left out: Spark is not installed (pip install 'shoal[spark]')"
@@ -37,7 +38,7 @@ def run(console: Console) -> bool:
 
     try:
         with _quiet_stderr():
-            summaries = _summaries(console)
+            summaries = _summaries(tell)
     except PySparkException as error:
         console.print(f"  [red]failed:[/red] {escape(sentence(error))}", highlight=False)
         return False
@@ -60,7 +61,7 @@ def _quiet_stderr() -> Iterator[None]:
             os.close(kept)
 
 
-def _summaries(console: Console) -> list[dict[str, Any]]:
+def _summaries(tell: Tell) -> list[dict[str, Any]]:
     """What a subscriber gets of the result."""
     from shoal.processes.store import StoreProcess
     from shoal.spark import session
@@ -70,16 +71,19 @@ def _summaries(console: Console) -> list[dict[str, Any]]:
         starting = pool.submit(_session)
         try:
             with (
-                console.status("  a store records, Spark starts"),
                 tempfile.TemporaryDirectory(prefix="shoal-demo-") as place,
                 StoreProcess(Path(place) / "store", record="demo/>") as store,
                 shoal.connect(interface="lo", domain=store.domain) as bus,
                 bus.subscribe(SUMMARY) as subscription,
             ):
+                tell("  a store records, Spark starts", None)
                 _publish(bus)
                 _wait_until_recorded(store.address)
+                tell(f"  {MESSAGES:,} messages recorded, Spark starts", None)
                 # For this thread, too: it is another one that made it.
-                _summarise(session(spark=starting.result()), store.address)
+                spark = session(spark=starting.result())
+                tell("  Spark queries, and publishes the result", None)
+                _summarise(spark, store.address)
                 received = [subscription.receive(PATIENCE_S) for _ in HALLS]
                 return [message.body for message in received if message is not None]
         finally:

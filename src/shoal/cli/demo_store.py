@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.markup import escape
 
 import shoal
+from shoal.cli.progress import Tell
 
 MESSAGES = 4000
 TOPIC, QUEUE = "demo/numbers", "demo"
@@ -52,7 +53,7 @@ class Reader:
         self._thread.join()
 
 
-def run(console: Console) -> bool:
+def run(console: Console, tell: Tell) -> bool:
     """Kill readers in the middle, and count what the others and their successors got."""
     from shoal.processes.store import StoreProcess
 
@@ -66,9 +67,8 @@ def run(console: Console) -> bool:
                 domain=f"demo-{secrets.token_hex(4)}",
                 flight=False,
             ) as store,
-            console.status("  programs are killed"),
         ):
-            return _kill_readers(console, store.domain, readers)
+            return _kill_readers(console, store.domain, readers, tell)
     except (shoal.ShoalError, OSError) as error:
         console.print(f"  [red]failed:[/red] {escape(str(error))}", highlight=False)
         return False
@@ -77,7 +77,7 @@ def run(console: Console) -> bool:
             reader.kill()
 
 
-def _kill_readers(console: Console, domain: str, readers: list[Reader]) -> bool:
+def _kill_readers(console: Console, domain: str, readers: list[Reader], tell: Tell) -> bool:
     def start(role: str) -> Reader:
         reader = Reader(role, domain)
         readers.append(reader)
@@ -89,11 +89,16 @@ def _kill_readers(console: Console, domain: str, readers: list[Reader]) -> bool:
     with shoal.connect(interface="lo", domain=domain) as bus:
         queue = bus.queue(QUEUE)
         for number in range(MESSAGES):
+            tell(
+                f"  {number:,} of {MESSAGES:,} messages stored, programs are killed half way",
+                number / MESSAGES,
+            )
             if number == MESSAGES // 2:
                 subscriber.kill()
                 mortal.kill()
             bus.publish(TOPIC, number, persistent=True, window=100)
             queue.send(number, window=100)
+        tell("  their successors read", None)
         # The store has everything; those that were killed do not answer.
         with contextlib.suppress(shoal.FlushError):
             bus.flush(PATIENCE_S)

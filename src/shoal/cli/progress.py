@@ -15,6 +15,8 @@ from rich.console import Console
 FIRST_S, EVERY_S = 2.0, 5.0
 #: How often the line on a terminal is rewritten.
 REFRESH_S = 0.5
+#: Says what happens now, and which share of all is done, as `Progress.tell` does.
+Tell = Callable[[str, float | None], None]
 #: From when on the time so far is worth a word.
 SO_FAR_S = 2.0
 
