@@ -284,3 +284,63 @@ def test_requests_are_answered_after_their_store_was_killed(store: KilledStore) 
                 store.kill()
                 store.start()
         thread.join(PATIENCE_S)
+
+
+OTHER = jms.Queue("other")
+
+
+@pytest.mark.parametrize("mode", [jms.DeliveryMode.PERSISTENT, jms.DeliveryMode.NON_PERSISTENT])
+def test_an_acknowledgement_that_fails_acknowledges_nothing(
+    store: KilledStore, mode: jms.DeliveryMode
+) -> None:
+    """Section 6.2.10: the second message was neither acknowledged nor came again, until a later
+    acknowledgement took it along."""
+    with (
+        store.factory().create_context(jms.Session.CLIENT_ACKNOWLEDGE) as context,
+        store.factory().create_context() as sender,
+    ):
+        work, other = context.create_consumer(QUEUE), context.create_consumer(OTHER)
+        sender.create_producer().send(QUEUE, "before")
+        assert work.receive_body(str, timeout_s=PATIENCE_S) == "before"
+        store.kill()
+        store.start()
+        sender.create_producer().set_delivery_mode(mode).send(OTHER, "after")
+        assert other.receive_body(str, timeout_s=PATIENCE_S) == "after"
+        with pytest.raises(jms.JMSError, match="comes again") as raised:
+            context.acknowledge()
+        assert raised.value.error_code == "LeaseError"
+        again = work.receive(timeout_s=PATIENCE_S)
+        assert again is not None
+        assert (again.body, again.jms_redelivered) == ("before", True)
+        if mode == jms.DeliveryMode.PERSISTENT:
+            again = other.receive(timeout_s=PATIENCE_S)
+            assert again is not None
+            assert (again.body, again.jms_redelivered) == ("after", True)
+        context.acknowledge()
+        for consumer in (work, other):
+            assert consumer.receive(timeout_s=0.2) is None
+
+
+def test_an_acknowledgement_fails_if_it_misses_one_message_of_a_consumer(store: KilledStore) -> None:
+    """Section 6.2.10: it succeeded, and the message came again."""
+    with (
+        store.factory().create_context(jms.Session.CLIENT_ACKNOWLEDGE) as context,
+        store.factory().create_context() as sender,
+    ):
+        consumer = context.create_consumer(QUEUE)
+        sender.create_producer().send(QUEUE, "before")
+        assert consumer.receive_body(str, timeout_s=PATIENCE_S) == "before"
+        store.kill()
+        store.start()
+        # It comes before the one that comes again.
+        sender.create_producer().set_priority(9).send(QUEUE, "urgent")
+        bodies = [consumer.receive_body(str, timeout_s=PATIENCE_S)]
+        if bodies == ["urgent"]:
+            with pytest.raises(jms.JMSError, match="comes again"):
+                context.acknowledge()
+            bodies = [consumer.receive_body(str, timeout_s=PATIENCE_S)]
+        bodies.append(consumer.receive_body(str, timeout_s=PATIENCE_S))
+        assert sorted(bodies) == ["before", "urgent"]
+        # All came under the same lease; the first also did before.
+        context.acknowledge()
+        assert consumer.receive(timeout_s=0.2) is None

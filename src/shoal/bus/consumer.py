@@ -17,7 +17,7 @@ from shoal.bus.options import Ack
 from shoal.bus.readers import IsDone, thread_here, threads_done
 from shoal.bus.receiver import Answering, Receiver
 from shoal.bus.store_channel import StoreChannel
-from shoal.bus.store_consumer import Inbox
+from shoal.bus.store_consumer import Inbox, offset_of
 from shoal.bus.store_session import Body, Done
 from shoal.bus.store_waits import ask
 from shoal.errors import ClosedError, LeaseError, ShoalError, StoreError
@@ -141,6 +141,15 @@ class ConsumerBase(ABC):
             inbox = self._inbox
             offsets = inbox.through(message) if through else [inbox.offset_of(message)]
             self._channel.request(inbox.acknowledge(offsets), done, lasting=False)
+
+    def _check_held(self, messages: Sequence[Message]) -> None:
+        """Refuse messages that were handed out, and are held no more: their lease is over."""
+        with self._channel.locked():
+            held = {offset_of(message) for message in messages if self._inbox.holds(message)}
+            for message in messages:
+                # One that came again under the next lease is held under that.
+                if offset_of(message) not in held:
+                    self._inbox.offset_of(message)
 
     def _acknowledge_all(self, messages: Sequence[Message], done: Done) -> None:
         """Acknowledge messages with one request; `LeaseError` if one of them is not held here any more."""

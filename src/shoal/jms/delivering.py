@@ -4,6 +4,7 @@ One lock, that of the connection, guards all of it, so that `stop` and `close` k
 something. It is never held while a program's code runs, nor while somebody waits for a message.
 """
 
+import contextlib
 import functools
 import logging
 import threading
@@ -16,7 +17,14 @@ from shoal import _core
 from shoal._core import Message as BusMessage
 from shoal.bus.store_session import Body
 from shoal.bus.store_waits import Pause
-from shoal.errors import ClosedError, IllegalStateError, InvalidArgumentError, LeaseError, ShoalError
+from shoal.errors import (
+    ClosedError,
+    IllegalStateError,
+    InvalidArgumentError,
+    JMSError,
+    LeaseError,
+    ShoalError,
+)
 from shoal.jms.arguments import check_seconds, left_of, until_of
 from shoal.jms.consumer import MessageConsumer, MessageListener, no_mix_error
 from shoal.jms.failures import closed_error, translated, translating
@@ -380,10 +388,19 @@ class Delivering:
             self._begin_acknowledge(each, last, lambda: None, through=True)
 
     def acknowledge(self) -> None:
-        """Acknowledge everything that was delivered."""
+        """Acknowledge everything that was delivered; if a lease of some is over, all of it comes again."""
         with self._lock:
             entries, self.unacknowledged = self.unacknowledged, []
-        _acknowledge_all(entries)
+        try:
+            with translating():
+                for consumer, its in _by_consumer(entries).items():
+                    consumer._feed.check_held([entry.core for entry in its])
+            _acknowledge_all(entries)
+        except JMSError:
+            # The program learns that this failed, and expects all of it again.
+            with contextlib.suppress(JMSError):
+                self._give_back(entries)
+            raise
         self._made_room()
 
     def committed(self) -> list[BusMessage]:
@@ -400,11 +417,19 @@ class Delivering:
         """Deliver again everything that is not acknowledged, in its order, before anything new."""
         with self._lock:
             entries, self.unacknowledged = self.unacknowledged, []
-            mine: dict[MessageConsumer, list[Entry]] = {}
-            for consumer, entry in entries:
-                mine.setdefault(consumer, []).append(entry)
+        self._deliver_again(entries)
+
+    def _give_back(self, entries: list[tuple[MessageConsumer, Entry]]) -> None:
+        """Deliver again what could not be acknowledged, but for what is delivered once at the most."""
+        for consumer, entry in entries:
+            if consumer._feed.is_kept and not entry.core.persistent:
+                with contextlib.suppress(ValueError):
+                    consumer._feed.begin_acknowledge(entry.core, lambda answer, error: None, through=False)
+        self._deliver_again(entries)
+
+    def _deliver_again(self, entries: list[tuple[MessageConsumer, Entry]]) -> None:
         with translating():
-            for consumer, again in mine.items():
+            for consumer, again in _by_consumer(entries).items():
                 if consumer._feed.is_kept or not consumer._closed:
                     consumer._feed.recover(again)
         self._made_room()
@@ -671,6 +696,13 @@ def log_failure(entry: Entry, error: BaseException) -> None:
     notices.LISTENER_FAILED(message=entry.core.message_id, delivery=entry.delivery, why=named(error)).log(
         log, exc_info=error
     )
+
+
+def _by_consumer(entries: list[tuple[MessageConsumer, Entry]]) -> dict[MessageConsumer, list[Entry]]:
+    found: dict[MessageConsumer, list[Entry]] = {}
+    for consumer, entry in entries:
+        found.setdefault(consumer, []).append(entry)
+    return found
 
 
 def _acknowledge_all(entries: list[tuple[MessageConsumer, Entry]]) -> None:

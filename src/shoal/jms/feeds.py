@@ -100,6 +100,13 @@ class Feed(ABC):
     def mark_callback_thread(self) -> None:  # noqa: B027 — only a subscription has to know
         """Say that this thread runs the listener."""
 
+    def check_held(self, cores: list[BusMessage]) -> None:  # noqa: B027 — only a store has to know
+        """Refuse messages that can no longer be acknowledged.
+
+        Raises:
+            LeaseError: they come again.
+        """
+
     def acknowledge(self, core: BusMessage) -> None:  # noqa: B027 — only a store has to know
         """The program is through with a message."""
 
@@ -214,6 +221,10 @@ class StoreFeed(Feed):
     def attach_bell(self, bell: _core.Bell, source: int) -> None:
         """Ring when there is something to take, or never will be."""
         self._consumer.attach_bell(bell, source)
+
+    def check_held(self, cores: list[BusMessage]) -> None:
+        """Refuse messages whose lease is over, unless the program got them again."""
+        self._consumer._check_held(cores)
 
     def acknowledge(self, core: BusMessage) -> None:
         """The program is through with a message; returns when the store knows."""
