@@ -38,8 +38,11 @@ def do_hold(factory: jms.ConnectionFactory, mode: str) -> str:
 
 
 def do_take(factory: jms.ConnectionFactory, detail: str) -> str:
-    """Receive a message, and do not acknowledge it."""
+    """Receive a message, and do not acknowledge it. With `brief` it sends it itself: starting takes long."""
     context = factory.create_context(jms.Session.CLIENT_ACKNOWLEDGE)
+    if detail == "brief":
+        producer = context.create_producer().set_time_to_live_s(TTL_S).send(WORK, detail)
+        producer.set_time_to_live_s(0).send(WORK, "lasting")
     message = context.create_consumer(WORK).receive(timeout_s=PATIENCE_S)
     assert message is not None
     # The report that a program has it follows within this time.
