@@ -12,6 +12,8 @@ use wires::{HEARTBEAT, Node, World, hub_config, numbers, tcp_config};
 
 const LEAVES: usize = 30;
 const LANE: usize = 2;
+/// A ping, or its answer: a block's head and a clock.
+const PING_BYTES: usize = 12;
 const MEETING: Duration = Duration::from_secs(10);
 
 /// A node and leaves that connected to it.
@@ -76,7 +78,7 @@ fn a_published_message_asks_for_bytes_the_connections_that_it_goes_to_and_visits
 fn idle_sessions_are_visited_at_their_heartbeats_and_not_between() {
     let mut world = star();
     let (mut now, heartbeats) = (world.now, 20);
-    let (end, mut visited, mut turns) = (now + HEARTBEAT * heartbeats, 0, 0);
+    let (end, mut visited, mut turns, mut said) = (now + HEARTBEAT * heartbeats, 0, 0, 0);
     while now < end {
         // Everybody is heard, and says nothing but that it is there.
         for leaf in 1..=LEAVES {
@@ -85,6 +87,7 @@ fn idle_sessions_are_visited_at_their_heartbeats_and_not_between() {
             for (from, to) in [(leaf, 0), (0, leaf)] {
                 let bytes = world.nodes[from].links.transmit(now, id).to_vec();
                 world.nodes[from].links.written(now, id, bytes.len());
+                said += bytes.len();
                 if !bytes.is_empty() {
                     world.nodes[to].links.handle_bytes(now, id, &bytes);
                 }
@@ -96,10 +99,27 @@ fn idle_sessions_are_visited_at_their_heartbeats_and_not_between() {
         now = next.max(now + Duration::from_micros(100));
     }
     assert_eq!(world.ups, LEAVES, "nobody was taken for dead");
-    // In an interval: our ping is due, its answer comes, and its ping.
-    let most = 4 * LEAVES * heartbeats as usize;
+    // In an interval: our ping is due, and its answer comes. At every eighth answer the other end measures.
+    let intervals = LEAVES * heartbeats as usize;
+    let most = intervals * 5 / 2 + LEAVES;
     assert!(visited <= most, "{visited} visits in {turns} turns, and not {most}");
-    assert!(visited >= LEAVES * heartbeats as usize / 2, "{visited}");
+    assert!(visited >= intervals, "{visited}");
+    let most = PING_BYTES * (intervals * 5 / 2 + 2 * LEAVES);
+    assert!(said <= most, "{said} bytes, and not {most}");
+    let knows = |node: &Node| node.links.states(now).iter().all(|state| state.round_trip.is_some());
+    assert!(world.nodes.iter().all(knows), "both ends know how long an answer takes");
+}
+
+#[test]
+fn the_end_that_connected_says_that_it_is_there_though_the_end_that_listens_asks_seldom() {
+    let seldom = TcpConfig { heartbeat: 8 * HEARTBEAT, ..tcp_config() };
+    let nodes = [seldom, tcp_config()].into_iter().enumerate();
+    let node = |(at, tcp)| Node::made(&hub_config(at as u64 + 1, at as u32 + 1), tcp, 4 << 20);
+    let mut world = World::new(7, nodes.map(node).collect());
+    world.dialler(1, 0);
+    assert!(world.run_until(MEETING, |world| world.is_meshed(1)));
+    world.run_until(100 * HEARTBEAT, |_| false);
+    assert_eq!(world.ups, 1, "nobody was taken for dead");
 }
 
 #[test]

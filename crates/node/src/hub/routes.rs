@@ -40,18 +40,9 @@ struct Member {
 /// A link, and what is known of those behind it.
 struct Joined {
     link: Arc<Link>,
-    /// Somebody behind it may want anything.
-    open: bool,
     members: BTreeMap<NodeId, Member>,
     /// Those among them that are no routers: they ask for nobody else.
     programs: BTreeSet<NodeId>,
-}
-
-impl Joined {
-    /// Whether everything goes there.
-    fn is_open(&self) -> bool {
-        self.open && !self.link.is_resting()
-    }
 }
 
 /// Who gets the messages of a topic, as long as nobody's interest changes.
@@ -96,6 +87,8 @@ pub(super) struct Routes {
     switch: Switch,
     targets: HashMap<SubscriptionId, Target>,
     links: BTreeMap<LinkId, Joined>,
+    /// Those behind which somebody may want anything: few, and asked about for each message.
+    open: BTreeSet<LinkId>,
     next: SubscriptionId,
     /// When each subscription of this process began, the oldest first.
     readers: BTreeMap<SubscriptionId, Time>,
@@ -107,6 +100,7 @@ impl Routes {
             switch: Switch::new(seed),
             targets: HashMap::new(),
             links: BTreeMap::new(),
+            open: BTreeSet::new(),
             next: 1,
             readers: BTreeMap::new(),
         }
@@ -222,10 +216,7 @@ impl Routes {
     }
 
     pub fn add_link(&mut self, link: Arc<Link>) {
-        self.links.insert(
-            link.id,
-            Joined { link, open: false, members: BTreeMap::new(), programs: BTreeSet::new() },
-        );
+        self.links.insert(link.id, Joined { link, members: BTreeMap::new(), programs: BTreeSet::new() });
     }
 
     /// Takes a link away, and everybody behind it.
@@ -234,12 +225,13 @@ impl Routes {
         for node in nodes {
             self.remove_member(link, node);
         }
+        self.open.remove(&link);
         self.links.remove(&link).map(|joined| joined.link)
     }
 
     /// Says whether somebody behind a link may want anything. True if that is new.
     pub fn set_open(&mut self, link: LinkId, open: bool) -> bool {
-        self.links.get_mut(&link).is_some_and(|joined| std::mem::replace(&mut joined.open, open) != open)
+        self.links.contains_key(&link) && if open { self.open.insert(link) } else { self.open.remove(&link) }
     }
 
     /// Says which members behind a link are no routers.
@@ -298,15 +290,9 @@ impl Routes {
 
     /// Who gets what is published here on a topic.
     pub fn plan(&mut self, topic: &[u8], version: u64) -> Plan {
-        let Routes { switch, targets, links, .. } = self;
+        let Routes { switch, targets, links, open, .. } = self;
         let mut plan = Plan { version, ..Plan::default() };
-        // An answer, whose asker may have subscribed a moment ago, goes wherever he may be.
-        let everywhere = is_reserved(topic);
-        for joined in
-            links.values().filter(|joined| joined.is_open() || everywhere && joined.link.takes_answers())
-        {
-            plan.add_link(&joined.link);
-        }
+        add_unasked(&mut plan, links, open, topic);
         for target in switch.subscribed(topic) {
             plan.asks |= target.is_filtered();
             add(&mut plan, targets, links, target.id);
@@ -316,14 +302,9 @@ impl Routes {
 
     /// Who gets a message published here, if filters decide.
     pub fn ask(&mut self, view: &MessageView<'_>, origin: &Origin, plan: &mut Plan) {
-        let Routes { switch, targets, links, .. } = self;
+        let Routes { switch, targets, links, open, .. } = self;
         plan.clear();
-        let everywhere = is_reserved(view.name_bytes());
-        for joined in
-            links.values().filter(|joined| joined.is_open() || everywhere && joined.link.takes_answers())
-        {
-            plan.add_link(&joined.link);
-        }
+        add_unasked(plan, links, open, view.name_bytes());
         for target in switch.route(view, origin, Scope::Elsewhere).unwrap_or(&[]) {
             add(plan, targets, links, target.id);
         }
@@ -341,9 +322,9 @@ impl Routes {
         on: &mut Vec<LinkId>,
         later: &mut Vec<LinkId>,
     ) -> (bool, bool) {
-        let Routes { switch, targets, links, .. } = self;
+        let Routes { switch, targets, links, open, .. } = self;
         let mut is_wanted_later = false;
-        on.extend(links.values().filter(|joined| joined.is_open()).map(|joined| joined.link.id));
+        on.extend(open_links(links, open).map(|link| link.id));
         let wanted = switch.route(view, origin, Scope::Elsewhere).unwrap_or(&[]);
         let here = wanted.partition_point(switch::Target::is_here);
         let mut is_read = false;
@@ -375,8 +356,8 @@ impl Routes {
 
     /// Whether somebody behind a link wants a message, or may.
     pub fn is_wanted_on(&mut self, view: &MessageView<'_>, origin: &Origin, link: LinkId) -> bool {
-        let Routes { switch, targets, links, .. } = self;
-        if links.get(&link).is_none_or(|joined| joined.open) {
+        let Routes { switch, targets, links, open, .. } = self;
+        if !links.contains_key(&link) || open.contains(&link) {
             return true;
         }
         let wanted = switch.route(view, origin, Scope::Elsewhere).unwrap_or(&[]);
@@ -445,6 +426,24 @@ impl Routes {
 fn was_there(targets: &HashMap<SubscriptionId, Target>, id: SubscriptionId, published: Option<Time>) -> bool {
     let Some(published) = published else { return true };
     matches!(targets.get(&id), Some(Target::Consumer { began, .. }) if *began <= published)
+}
+
+/// The links that everything goes to.
+fn open_links<'a>(
+    links: &'a BTreeMap<LinkId, Joined>,
+    open: &'a BTreeSet<LinkId>,
+) -> impl Iterator<Item = &'a Arc<Link>> {
+    open.iter().filter_map(|id| Some(&links.get(id)?.link)).filter(|link| !link.is_resting())
+}
+
+/// Adds the links that get a message whether or not it is wanted there. An answer, whose asker may have subscribed a moment ago, goes
+/// wherever he may be.
+fn add_unasked(plan: &mut Plan, links: &BTreeMap<LinkId, Joined>, open: &BTreeSet<LinkId>, topic: &[u8]) {
+    open_links(links, open).for_each(|link| plan.add_link(link));
+    if is_reserved(topic) {
+        let links = links.values().map(|joined| &joined.link);
+        links.filter(|link| link.takes_answers()).for_each(|link| plan.add_link(link));
+    }
 }
 
 fn add(

@@ -11,6 +11,10 @@ use super::greeting::Identity;
 
 /// Greetings have to be over by then.
 pub(super) const HANDSHAKE: Duration = Duration::from_secs(5);
+/// Pings of all connections go out together, in so many turns of a heartbeat: each turn of its own costs as much as they do.
+const BEATS: u64 = 16;
+/// The end that connected measures the round trip with every such answer.
+const ANSWERS: u32 = 8;
 /// The last words have to be written by then.
 pub(super) const ENDING: Duration = Duration::from_secs(1);
 
@@ -65,6 +69,8 @@ pub(super) struct Connection {
     pub ping_at: Time,
     /// A ping to be answered.
     pub pong: Option<u64>,
+    /// Pings that were answered since the last one of ours.
+    answers: u32,
     /// The version of what we want that was said here.
     pub announced: u64,
     /// Its socket takes no more.
@@ -99,6 +105,7 @@ impl Connection {
             silence: HANDSHAKE,
             ping_at: Time::NEVER,
             pong: None,
+            answers: 0,
             announced: 0,
             clogged: false,
             leave_by: None,
@@ -128,6 +135,24 @@ impl Connection {
             self.at = 0;
         }
         &mut self.out
+    }
+
+    /// A ping came. The answer is a heartbeat, too: the end that connected leaves the pings to the other as long as they come, so
+    /// that an idle connection costs each end one message and its answer.
+    pub fn on_ping(&mut self, now: Time, sent_us: u64, heartbeat: Duration) {
+        self.pong = Some(sent_us);
+        if self.dialled {
+            self.answers += 1;
+            self.ping_at = if self.answers < ANSWERS { now + heartbeat + heartbeat / 4 } else { now };
+        }
+    }
+
+    /// A ping is sent now. The next one is due with those of other connections, after a heartbeat at the most.
+    pub fn note_ping(&mut self, now: Time, heartbeat: Duration) {
+        let next = (now + heartbeat).as_nanos();
+        let step = (heartbeat.as_nanos() as u64 / BEATS).max(1);
+        self.answers = 0;
+        self.ping_at = Time::from_nanos(next - next % step);
     }
 
     /// Says why it ends, and ends.

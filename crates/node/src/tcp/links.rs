@@ -388,7 +388,8 @@ impl TcpLinks {
                 inflow.ok_or_else(unreadable)?.tell_at = now;
             }
             kind::PING => {
-                connection.pong = Some(u64::from_be_bytes(*content.first_chunk().ok_or_else(unreadable)?));
+                let sent_us = u64::from_be_bytes(*content.first_chunk().ok_or_else(unreadable)?);
+                connection.on_ping(now, sent_us, self.config.heartbeat);
             }
             kind::PONG => {
                 let sent_us = u64::from_be_bytes(*content.first_chunk().ok_or_else(unreadable)?);

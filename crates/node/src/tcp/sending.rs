@@ -111,7 +111,7 @@ impl TcpLinks {
             block::write(kind::PONG, &sent_us.to_be_bytes(), connection.out());
         }
         if now >= connection.ping_at {
-            connection.ping_at = now + self.config.heartbeat;
+            connection.note_ping(now, self.config.heartbeat);
             block::write(kind::PING, &(now.as_nanos() / 1000).to_be_bytes(), connection.out());
         }
         loop {
