@@ -434,6 +434,13 @@ def is_abandoned() -> bool:
 def wait_for_waiting_threads(timeout_s: float) -> bool:
     """Wait until no other thread waits in a connection; false if the time was over first."""
 
+def is_greeting_whole(said: bytes) -> bool:
+    """Whether the first thing that a connection brings is a greeting that has come whole.
+
+    Raises:
+        ValueError: it is no greeting: why.
+    """
+
 def mark_forked() -> None:
     """Called in every forked child."""
 

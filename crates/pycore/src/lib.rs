@@ -37,6 +37,8 @@ mod _core {
         RowsBuilder, age_rows, forward_rows, offsets_of, pass_on, read_rows, split_rows, take_rows,
     };
     #[pymodule_export]
+    use crate::bus::tcp::is_greeting_whole;
+    #[pymodule_export]
     use crate::bus::{
         LoadPublisher, LoadSink, Message, Node, Publisher, Subscription, TcpLinks, Tls, mark_forked,
     };

@@ -7,6 +7,16 @@ are for people who carry links over something of their own.
 from shoal.config.target import Target
 from shoal.link.admission import Admit, Guest
 from shoal.link.state import LinkState
-from shoal.link.transport import Channel, Listening, Transport, register
+from shoal.link.transport import Channel, Listening, Transport, TurnedAway, register
 
-__all__ = ["Admit", "Channel", "Guest", "LinkState", "Listening", "Target", "Transport", "register"]
+__all__ = [
+    "Admit",
+    "Channel",
+    "Guest",
+    "LinkState",
+    "Listening",
+    "Target",
+    "Transport",
+    "TurnedAway",
+    "register",
+]

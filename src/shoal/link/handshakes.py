@@ -1,8 +1,8 @@
 """Handshakes of connections that a listener accepted: one thread for all of them, each with a deadline.
 
 A client that connects and says nothing, or one byte at a time, costs a descriptor until its deadline, and no
-thread. Beyond `HANDSHAKES_MAX` the oldest one is closed. Knows nothing of WebSockets: a `Handshake` goes on
-when its socket has something to read.
+thread. So does one that is refused. Beyond `HANDSHAKES_MAX` the oldest one is closed. Knows nothing of
+WebSockets: a `Handshake` goes on when its socket has something to read.
 """
 
 import contextlib
@@ -14,18 +14,22 @@ from collections import deque
 from collections.abc import Callable
 from typing import Generic, Protocol, TypeVar
 
-from shoal.errors import LinkError, LinkRefusedError
+from shoal.errors import LinkRefusedError
 
-#: Handshakes at once.
+#: Handshakes at once, and as many clients that were refused and have not hung up.
 HANDSHAKES_MAX = 256
 #: How long one may take, as the extension's do.
 HANDSHAKE_S = 5.0
-#: Late clients are reported one by one no more often than this.
-REPORT_EVERY_S = 10.0
+#: How long a client that was refused may read why. A socket that is closed with bytes unread may lose what it
+#: sent.
+REFUSAL_S = 1.0
 
 
 class Handshake(Protocol):
     """A connection whose handshake is not over."""
+
+    #: Why its client is not let in, once that is known.
+    failure: Exception | None
 
     def fileno(self) -> int:
         """The descriptor of its socket, which does not block."""
@@ -33,8 +37,11 @@ class Handshake(Protocol):
     def advance(self) -> bool:
         """Go on as far as bytes have come; true once it is over, whichever way."""
 
-    def fail(self, error: OSError) -> None:
-        """It failed: why. Whoever opens the connection is told."""
+    def part(self) -> None:
+        """Send nothing more: its client was refused."""
+
+    def has_hung_up(self) -> bool:
+        """Discard what came after that; whether its client has hung up."""
 
     def abort(self) -> None:
         """Close the socket at once."""
@@ -71,10 +78,11 @@ class Handshakes(Generic[Connected]):
         self._selector.register(self._woken, selectors.EVENT_READ)
         self._lock = threading.Lock()
         self._stopped = self._is_taking = False
-        # By age, because each has the same time.
+        # When each is to be closed, the oldest first, because each has the same time: those under way, and
+        # those that were refused.
         self._begun: dict[Connected, float] = {}
+        self._refused: dict[Connected, float] = {}
         self._over: deque[Connected] = deque()
-        self._late, self._report_at = 0, 0.0
 
     def __len__(self) -> int:
         """Handshakes that are not over."""
@@ -82,6 +90,8 @@ class Handshakes(Generic[Connected]):
 
     def take(self) -> Connected | None:
         """Wait for the next connection whose handshake is over; `None` once it was stopped.
+
+        One with a `failure` is refused, and its socket is taken care of here.
 
         Raises:
             OSError: a connection cannot be accepted, for want of descriptors say.
@@ -109,25 +119,42 @@ class Handshakes(Generic[Connected]):
 
     def _close(self) -> None:
         """Close everything. A `take` under way does it: no other thread may touch the selector then."""
-        for one in self._begun:
+        for one in (*self._begun, *self._refused):
             one.abort()
         self._begun.clear()
+        self._refused.clear()
         self._selector.close()
         self._waker.close()
         self._woken.close()
 
     def _turn(self) -> None:
-        now = self._clock()
-        first = next(iter(self._begun.values()), None)
-        wait_s = None if first is None else max(first + self._handshake_s - now, 0.0)
-        ready = self._selector.select(wait_s)
+        first = [next(iter(ends.values())) for ends in (self._begun, self._refused) if ends]
+        ready = self._selector.select(max(min(first) - self._clock(), 0.0) if first else None)
         for key, _ in ready:
-            if key.data is not None and key.data.advance():
-                self._end(key.data)
-                self._over.append(key.data)
-        self._end_late(self._clock())
+            if key.data in self._begun:
+                self._advance(key.data)
+            elif key.data in self._refused and key.data.has_hung_up():
+                self._abort(key.data)
+        now = self._clock()
+        for one in [one for one, end in self._begun.items() if now >= end]:
+            self._give_up(one, f"it did not say who it is within {self._handshake_s:g} s")
+        for one in [one for one, end in self._refused.items() if now >= end]:
+            self._abort(one)
         if not self._stopped and any(key.fileobj is self._listening for key, _ in ready):
             self._accept()
+
+    def _advance(self, one: Connected) -> None:
+        if not one.advance():
+            return
+        self._over.append(one)
+        if one.failure is None:
+            self._forget(one)
+            return
+        one.part()
+        del self._begun[one]
+        if len(self._refused) >= self._handshakes_max:
+            self._abort(next(iter(self._refused)))
+        self._refused[one] = self._clock() + REFUSAL_S
 
     def _accept(self) -> None:
         # A few at a time: those who are here go on as well.
@@ -140,40 +167,28 @@ class Handshakes(Generic[Connected]):
                 if self._stopped:
                     return
                 raise
+            begun = self._begin(sock, address)
             if not self._has_room(sock):
-                begun = self._begin(sock, address)
-                begun.fail(LinkError("there is no room for more connections"))
                 self._over.append(begun)
                 return
             if len(self._begun) >= self._handshakes_max:
-                oldest = next(iter(self._begun))
-                self._end(oldest)
-                self._report(oldest, self._clock(), "too many connections came at once that said nothing")
+                why = "too many connections came at once that said nothing"
+                self._give_up(next(iter(self._begun)), why)
             sock.setblocking(False)
-            begun = self._begin(sock, address)
-            self._begun[begun] = self._clock()
+            self._begun[begun] = self._clock() + self._handshake_s
             self._selector.register(begun, selectors.EVENT_READ, begun)
 
-    def _end_late(self, now: float) -> None:
-        while self._begun:
-            oldest, since = next(iter(self._begun.items()))
-            if now < since + self._handshake_s:
-                return
-            self._end(oldest)
-            self._report(oldest, now, f"it did not say who it is within {self._handshake_s:g} s")
+    def _give_up(self, one: Connected, why: str) -> None:
+        one.failure = LinkRefusedError(why)
+        self._over.append(one)
+        self._abort(one)
 
-    def _end(self, one: Connected) -> None:
-        del self._begun[one]
+    def _abort(self, one: Connected) -> None:
+        self._forget(one)
+        one.abort()
+
+    def _forget(self, one: Connected) -> None:
+        self._begun.pop(one, None)
+        self._refused.pop(one, None)
         with contextlib.suppress(KeyError, ValueError):
             self._selector.unregister(one)
-
-    def _report(self, one: Connected, now: float, why: str) -> None:
-        """Close a connection that is late; now and then one of them says so where refusals are told."""
-        if now < self._report_at:
-            self._late += 1
-            return one.abort()
-        others = f", nor did {self._late} others before it" if self._late else ""
-        self._late, self._report_at = 0, now + REPORT_EVERY_S
-        one.fail(LinkRefusedError(why + others))
-        self._over.append(one)
-        return None

@@ -30,7 +30,7 @@ from shoal.link.meeting import Meeting
 from shoal.link.pump import Pump
 from shoal.link.redirect import places_of
 from shoal.link.state import LinkState, State
-from shoal.link.transport import Channel, Listening, Transport
+from shoal.link.transport import Channel, Listening, Transport, TurnedAway
 from shoal.link.words import plain, words
 from shoal.system import Readable
 from shoal.threads import start
@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 
 #: The thread looks at least so often, should a wake-up ever be missed.
 _SLEEP_MAX_S = 5.0
+#: Events that were not taken, the oldest of which go first.
+_EVENTS_MAX = 10_000
 #: Where somebody cannot be let in, for want of descriptors say, it is tried again after so long.
 _ACCEPT_PAUSE_S = 0.1
 
@@ -69,8 +71,8 @@ class Keeper:
         self._lock = threading.Lock()
         #: Held while it is heard what became of links, and done what follows.
         self._hearing = threading.RLock()
-        #: What was not taken yet: no more than the extension tells at once.
-        self._events: collections.deque[LinkEvent] = collections.deque()
+        #: What was not taken yet. Listeners' threads add to it, too.
+        self._events: collections.deque[LinkEvent] = collections.deque(maxlen=_EVENTS_MAX)
         self._diallers: list[Dialler] = []
         self._listeners = Listeners(links, config)
         #: Where the other end of each connection is that carries messages, and as which link.
@@ -366,9 +368,7 @@ class Keeper:
                 if self._hear(time.monotonic()):
                     self._links.wake()
             # Its own thread has to look when to connect next: the bell rang for what was heard here.
-            events = list(self._events)
-            self._events.clear()
-        return events
+            return [self._events.popleft() for _ in range(len(self._events))]
 
     def _hear(self, now: float) -> bool:
         """Hear what became of connections: whether something did."""
@@ -505,6 +505,14 @@ class Keeper:
         else:
             self._pump(channel, adopted, accepted=True)
 
+    def turn_away(self, listener: int, refused: TurnedAway) -> None:
+        """A transport refused a program."""
+        found = self._listeners.get(listener)
+        if found is not None:
+            self._listeners.note_refused(listener)
+            self._say(LinkRefused(found.url, refused.address, refused.why))
+            self._bell.ring(0)
+
     def cannot_accept(self, listener: int, error: Exception) -> None:
         """No program can be let in now, for want of descriptors say."""
         found = self._listeners.get(listener)
@@ -626,6 +634,11 @@ def _accept(own: "weakref.ref[Keeper]", door: Listening, listener: int) -> None:
         keeper = own()
         if channel is None:
             return None
+        if isinstance(channel, TurnedAway):
+            if keeper is not None:
+                keeper.turn_away(listener, channel)
+            del keeper
+            continue
         if keeper is None or keeper.has_stopped:
             return channel.close()
         try:

@@ -18,6 +18,7 @@ import abc
 import importlib
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from shoal.config import schemes
@@ -76,6 +77,16 @@ class Channel(abc.ABC):
         """
 
 
+@dataclass(frozen=True, slots=True)
+class TurnedAway:
+    """A program that connected, and that its transport refused."""
+
+    #: Where it is, as of a channel.
+    address: str
+    #: Why.
+    why: str
+
+
 class Listening(abc.ABC):
     """A place that others connect to."""
 
@@ -83,12 +94,13 @@ class Listening(abc.ABC):
     url: str = ""
 
     @abc.abstractmethod
-    def accept(self) -> Channel | None:
+    def accept(self) -> Channel | TurnedAway | None:
         """Wait until a program connects; `None` once it was closed.
 
         It should return as soon as a program connects, and leave the rest to the channel's `open`, which has
         two threads to itself. A transport that strangers can reach does its handshakes here instead: for all
-        clients on the one thread that calls this, and returns those that are over.
+        clients on the one thread that calls this, and returns those that are over. What it returns as turned
+        away is counted and told, and costs no thread.
 
         Raises:
             OSError: a program could not be let in; it is called again.

@@ -17,6 +17,7 @@ import urllib.request
 import weakref
 from urllib.parse import unquote, urlsplit
 
+from shoal import _core
 from shoal.config import ConnectionConfig
 from shoal.config.target import Target
 from shoal.descriptors import KEPT_FREE, limit
@@ -27,7 +28,7 @@ from shoal.link.certificates import check_listening, context_of
 from shoal.link.congestion import tune
 from shoal.link.handshakes import Handshakes
 from shoal.link.secure_socket import SecureSocket
-from shoal.link.transport import Channel, Listening, Transport
+from shoal.link.transport import Channel, Listening, Transport, TurnedAway
 
 try:
     from websockets.client import ClientProtocol
@@ -45,8 +46,8 @@ SUBPROTOCOL = Subprotocol("shoal")
 #: The longest frame that is taken.
 FRAME_BYTES_MAX = 1 << 20
 _READ_BYTES = 256 << 10
-#: The same before the other end asked for anything: nobody is given memory for saying nothing.
-_FIRST_BYTES = 4 << 10
+#: The same until the other end has greeted, and all that it may say until then. Strangers get no more memory.
+_FIRST_BYTES, _HANDSHAKE_BYTES_MAX = 4 << 10, 32 << 10
 #: How long the other end is waited for when a channel is closed.
 _CLOSE_S = 1.0
 #: What OpenSSL calls a certificate that no authority signed whom we trust: none is known, or one of the same
@@ -81,6 +82,7 @@ class WebSocket(Channel):
         # Held while bytes go out, so that they go in order.
         self._sending = threading.Lock()
         self._came: list[bytes] = []
+        self._has_greeted, self._is_receiving = False, False
         self._ended = threading.Event()
 
     def send(self, data: memoryview) -> None:
@@ -95,6 +97,7 @@ class WebSocket(Channel):
 
     def receive(self) -> bytes:
         """Wait for what comes; where messages begin and end means nothing."""
+        self._has_greeted = self._is_receiving = True
         try:
             while not self._came:
                 if not self._read():
@@ -110,7 +113,8 @@ class WebSocket(Channel):
         with contextlib.suppress(Exception):
             self._socket.settimeout(_CLOSE_S)
             self._say_close()
-            self._ended.wait(_CLOSE_S)
+            if self._is_receiving:
+                self._ended.wait(_CLOSE_S)
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()
@@ -129,9 +133,8 @@ class WebSocket(Channel):
 
     def _read(self) -> bool:
         """Take what the socket brings; false at the end."""
-        greets = self._protocol.state is State.CONNECTING
-        came = self._socket.recv(_FIRST_BYTES if greets else _READ_BYTES)
-        if greets:
+        came = self._socket.recv(_READ_BYTES if self._has_greeted else _FIRST_BYTES)
+        if not self._has_greeted:
             self._look_at(came)
         with self._lock:
             if came:
@@ -150,7 +153,7 @@ class WebSocket(Channel):
         return bool(self._came)
 
     def _look_at(self, came: bytes) -> None:
-        """Something came before both ends agreed."""
+        """Something came before the other end greeted."""
 
     def _take(self, event: object) -> None:
         if isinstance(event, Frame):
@@ -203,8 +206,10 @@ class _Accepted(WebSocket):
             sock if context is None else SecureSocket(sock, context, name=None), protocol, address
         )
         self._path, self._plain = path, sock
-        self._failure: Exception | None = None
+        #: Why it is not let in.
+        self.failure: Exception | None = None
         self._is_agreed = context is None
+        self._said_bytes = 0
 
     # --- the handshake, which another thread does for all of them ---
 
@@ -215,36 +220,50 @@ class _Accepted(WebSocket):
     def advance(self) -> bool:
         """Go on with the handshake as far as bytes have come; true once it is over, whichever way.
 
-        It is over when the other end has said something inside the WebSocket: Shoal's clients speak first.
+        It is over when the other end has greeted inside the WebSocket: Shoal's clients speak first.
         """
         try:
             self._agree()
-            while self._protocol.state is State.CONNECTING or not self._came:
-                more = self._read()
+            while not self._greets():
+                self._read()
                 if (failure := self._protocol.handshake_exc) is not None:
                     raise LinkRefusedError(f"it is no WebSocket of Shoal: {failure}")
-                if not more:
+                if self._ended.is_set() and not self._greets():
                     raise LinkError("the other end closed the connection")
         except BlockingIOError:
             return False
         except Exception as error:
-            self._failure = error
-        self._plain.setblocking(True)
+            self.failure = error
+        else:
+            self._plain.setblocking(True)
         return True
 
-    def fail(self, error: OSError) -> None:
-        """It took too long."""
-        self._failure = error
-        self._plain.setblocking(True)
+    def _greets(self) -> bool:
+        self._came = [b"".join(self._came)]
+        try:
+            return _core.is_greeting_whole(self._came[0])
+        except ValueError as error:
+            raise LinkRefusedError(str(error)) from None
+
+    def part(self) -> None:
+        """Send nothing more."""
+        with contextlib.suppress(Exception):
+            self._say_close()
+        with contextlib.suppress(OSError):
+            self._plain.shutdown(socket.SHUT_WR)
+
+    def has_hung_up(self) -> bool:
+        """Discard what comes; whether the other end has closed the connection."""
+        try:
+            return not self._plain.recv(_FIRST_BYTES)
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True
 
     def abort(self) -> None:
         """Close the socket at once."""
         self._plain.close()
-
-    def open(self) -> None:
-        """Say why the other end is not let in, if it is not."""
-        if self._failure is not None:
-            raise self._failure
 
     def _agree(self) -> None:
         """Find out whom we talk to, over TLS."""
@@ -259,6 +278,11 @@ class _Accepted(WebSocket):
         self.identity, self._is_agreed = self._socket.identity, True
 
     def _look_at(self, came: bytes) -> None:
+        self._said_bytes += len(came)
+        if self._said_bytes > _HANDSHAKE_BYTES_MAX:
+            raise LinkRefusedError(f"its handshake is longer than {_HANDSHAKE_BYTES_MAX} bytes")
+        if self._protocol.state is not State.CONNECTING:
+            return
         # Of neither of them a line would ever come to its end.
         if came.startswith(_GREETING):
             self._write([_NO_REQUEST])
@@ -305,9 +329,15 @@ class _Door(Listening):
 
         self._handshakes = Handshakes(self._socket, begin, has_room=_has_room)
 
-    def accept(self) -> Channel | None:
-        """Wait until somebody connects, and until both ends speak the same protocol."""
-        return self._handshakes.take()
+    def accept(self) -> Channel | TurnedAway | None:
+        """Wait until a client connects, and until both ends speak the same protocol."""
+        while (accepted := self._handshakes.take()) is not None:
+            if accepted.failure is None:
+                return accepted
+            # One that hung up is no news.
+            if isinstance(accepted.failure, LinkRefusedError):
+                return TurnedAway(accepted.address, str(accepted.failure))
+        return None
 
     def close(self) -> None:
         """Let nobody in any more."""

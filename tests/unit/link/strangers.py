@@ -74,6 +74,11 @@ class Stranger:
             heard += piece
         return heard
 
+    def shut(self) -> None:
+        """Send nothing more, and stay."""
+        with contextlib.suppress(OSError):
+            self._sock.shutdown(socket.SHUT_WR)
+
     def close(self) -> None:
         """Go without a word."""
         self._sock.close()

@@ -182,6 +182,17 @@ pub(super) fn read_positions(bytes: &[u8]) -> Option<Vec<Position>> {
     Fields(bytes).positions()
 }
 
+/// Whether the first thing that a connection brings is a greeting that has come whole; why it is none.
+///
+/// For transports that bring nothing to the engine before that. A greeting of another version is one: the engine answers it.
+pub fn is_greeting_whole(bytes: &[u8]) -> Result<bool, String> {
+    match Greeting::read(bytes, "") {
+        Ok(found) => Ok(found.is_some()),
+        Err(Misread::Version(_)) => Ok(true),
+        Err(Misread::Nonsense(why)) => Err(why),
+    }
+}
+
 /// What is left to read.
 struct Fields<'a>(&'a [u8]);
 
@@ -330,6 +341,17 @@ mod tests {
         assert!(Greeting::read(b"\x16", "shoal 1").is_err());
         let long = Greeting::read(b"SHOAL/\x03\xff\xff", "shoal 1");
         assert!(matches!(long, Err(Misread::Nonsense(why)) if why.contains("65535 bytes")));
+    }
+
+    #[test]
+    fn a_greeting_is_known_to_be_whole_and_what_is_none_at_its_first_byte() {
+        let mut bytes = Vec::new();
+        greetings()[0].write("shoal 9.1", &mut bytes);
+        assert_eq!(is_greeting_whole(&bytes[..bytes.len() - 1]), Ok(false));
+        assert_eq!(is_greeting_whole(&bytes), Ok(true));
+        bytes[6] = WIRE_VERSION + 1;
+        assert_eq!(is_greeting_whole(&bytes), Ok(true), "it is answered");
+        assert_eq!(is_greeting_whole(b"x"), Err("it does not speak Shoal's protocol".to_owned()));
     }
 
     #[test]

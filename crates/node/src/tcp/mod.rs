@@ -39,5 +39,6 @@ mod sending;
 mod session;
 mod visit;
 
+pub use greeting::is_greeting_whole;
 pub use links::{Bells, TcpLinks};
 pub use news::{ConnectionId, LinkState, Over, Role, TcpConfig, TcpNews};

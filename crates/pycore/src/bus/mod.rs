@@ -16,7 +16,7 @@ mod publishing;
 pub mod rows;
 mod seen;
 mod subscription;
-mod tcp;
+pub mod tcp;
 mod topic_cache;
 mod typed;
 

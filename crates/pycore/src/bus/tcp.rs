@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
-use pyo3::exceptions::PyOSError;
+use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use shoal_io::Descriptor;
@@ -36,6 +36,12 @@ fn over_words(why: &Over) -> (&'static str, Option<&str>, Option<u64>) {
         Over::Stale(publisher) => ("stale", None, Some(*publisher)),
         Over::Elsewhere(places) => ("elsewhere", Some(places), None),
     }
+}
+
+/// Whether the first thing that a connection brings is a greeting that has come whole; raises why it is none.
+#[pyfunction]
+pub fn is_greeting_whole(said: &[u8]) -> PyResult<bool> {
+    shoal_node::tcp::is_greeting_whole(said).map_err(PyValueError::new_err)
 }
 
 /// What connections over TLS are made with: certificates as files hold them. May be shared between threads.
