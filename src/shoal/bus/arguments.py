@@ -19,9 +19,25 @@ def refuse(name: str, value: object, wanted: str) -> TypeError:
     return TypeError(f"{name} is {value!r}, and must be {wanted}")
 
 
-def unexpected(function: str, name: str) -> TypeError:
-    """The error for an argument that a function has not."""
-    return TypeError(f"{function}() got an unexpected keyword argument {name!r}")
+#: What other systems call arguments of `subscribe`.
+_SUBSCRIBE = {
+    **dict.fromkeys(("queue", "group", "group_id"), "shared"),
+    **dict.fromkeys(("cb", "handler", "listener"), "callback"),
+    **dict.fromkeys(("filter", "where"), "selector"),
+    "retain": "retained",
+}
+
+
+def unexpected_of_subscribe(name: str) -> TypeError:
+    """The error for an argument that `subscribe` has not."""
+    meant = _SUBSCRIBE.get(name)
+    hint = "" if meant is None else f". Did you mean {meant!r}?"
+    return TypeError(f"subscribe() got an unexpected keyword argument {name!r}{hint}")
+
+
+def dotted(topic: str) -> str | None:
+    """What a topic with dots and no slash may mean; names of files and hosts have dots, too."""
+    return topic.replace(".", "/") if "." in topic and "/" not in topic else None
 
 
 def check_pattern(pattern: object) -> None:

@@ -23,6 +23,7 @@ from shoal.bus.arguments import (
     check_pattern,
     check_queue,
     correlation_of,
+    dotted,
     name_of,
     selector_of,
 )
@@ -709,10 +710,11 @@ class Connection:
 
         Publishing alone is no reason: dots are right in names of files and hosts.
         """
-        if self._hinted or "." not in topic or "/" in topic or self.node.subscribers(topic):
+        meant = dotted(topic)
+        if self._hinted or meant is None or self.node.subscribers(topic):
             return
         self._hinted = True
-        notices.DOTTED_TOPIC(topic=topic, meant=topic.replace(".", "/")).log(log)
+        notices.DOTTED_TOPIC(topic=topic, meant=meant).log(log)
 
     def say_held(self) -> None:
         """Log how much was not logged."""

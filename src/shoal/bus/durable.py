@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from shoal.bus.arguments import check_flag, check_pattern, refuse, selector_of, unexpected
+from shoal.bus.arguments import check_flag, check_pattern, refuse, selector_of, unexpected_of_subscribe
 from shoal.bus.options import Ack, OnFull
 from shoal.bus.queues import declaration
 from shoal.bus.store_errors import needs_client_id
@@ -48,7 +48,7 @@ def stored_of(
     refuses the other kind under the same name.
     """
     for each in unknown:
-        raise unexpected("subscribe", each)
+        raise unexpected_of_subscribe(each)
     check_pattern(pattern)
     check_flag("no_local", no_local)
     name = _name(durable, shared)

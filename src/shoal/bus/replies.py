@@ -17,6 +17,7 @@ from typing import Any
 
 from shoal import _core
 from shoal._core import Message
+from shoal.bus.arguments import dotted
 from shoal.errors import (
     ClosedError,
     FullError,
@@ -108,9 +109,11 @@ class Replies:
         if subscribers or node.may_want(topic):
             return
         here = {node.node, *node.members}
+        meant = dotted(topic)
+        hint = "" if meant is None else f". '/' separates levels: did you mean {meant!r}?"
         for number, waiting in requests:
             if not waiting.asked:
-                self._end(node, number, waiting, f"no program subscribes to {topic!r}")
+                self._end(node, number, waiting, f"no program subscribes to {topic!r}{hint}")
             elif waiting.asked.isdisjoint(here):
                 # A member that stays may still answer, though it subscribes no more.
                 self._end(node, number, waiting, f"all programs that were asked on {topic!r} have left")

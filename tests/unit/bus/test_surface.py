@@ -359,6 +359,8 @@ def test_a_topic_with_dots_that_no_program_subscribes_to_hints_at_slashes_once(
         assert caplog.text == "", "names may have dots"
         for _ in range(2):
             assert bus.wait_for_subscribers("prices.ACME", timeout_s=0.0) is False
+        with pytest.raises(shoal.NoRespondersError, match=r"did you mean 'prices/ACME'\?"):
+            bus.request("prices.ACME", timeout_s=30)
     assert caplog.text.count("SHOAL-2116") == 1
     assert "did you mean 'prices/ACME'?" in caplog.text
 
@@ -411,3 +413,11 @@ def test_an_option_is_found_by_a_part_of_its_name() -> None:
 def test_an_argument_that_subscribe_has_not_is_named(bus: shoal.Bus) -> None:
     with pytest.raises(TypeError, match=r"^subscribe\(\) got an unexpected keyword argument 'timeout'$"):
         bus.subscribe("a", timeout=3)  # type: ignore[call-overload]
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"), [("queue", "shared"), ("group", "shared"), ("cb", "callback"), ("retain", "retained")]
+)
+def test_an_argument_of_another_system_is_translated(bus: shoal.Bus, name: str, meant: str) -> None:
+    with pytest.raises(TypeError, match=rf"argument '{name}'\. Did you mean '{meant}'\?"):
+        bus.subscribe("a", **{name: "x"})  # type: ignore[call-overload]
