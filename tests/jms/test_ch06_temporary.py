@@ -105,3 +105,29 @@ def test_with_asyncio_too(bus: shoal.Bus) -> None:
                 await sender.create_producer().send(jms.Topic(topic.name), "too late")
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("kind", ["queue", "topic"])
+def test_one_that_is_made_while_its_connection_closes_does_not_outlive_it(
+    factory: jms.ConnectionFactory, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    with factory.create_connection() as keeps_the_node, factory.create_connection() as connection:
+        session, node = connection.create_session(), connection._node
+        whole = {"queue": (node.bus, "temporary_queue"), "topic": (node, "own_topic")}
+        where, name = whole[kind]
+        make, made = getattr(where, name), []
+
+        def make_late(*arguments: str) -> object:
+            result = make(*arguments)
+            made.append(arguments[0] if arguments else str(result.name))
+            connection.close()
+            return result
+
+        monkeypatch.setattr(where, name, make_late)
+        create = {"queue": session.create_temporary_queue, "topic": session.create_temporary_topic}
+        with pytest.raises(jms.IllegalStateError, match="closed"):
+            create[kind]()
+        assert len(made) == 1
+        destination = {"queue": jms.Queue, "topic": jms.Topic}[kind](made[0])
+        with pytest.raises(jms.InvalidDestinationError):
+            keeps_the_node.create_session().create_producer(destination).send(jms.TextMessage("late"))

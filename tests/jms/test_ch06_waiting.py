@@ -165,13 +165,14 @@ def test_receive_keeps_its_timeout_while_the_store_stands_still(
         store.start()
 
 
-@pytest.mark.parametrize("what", ["queue", "durable", "browser", "unsubscribe"])
+@pytest.mark.parametrize("what", ["queue", "temporary", "durable", "browser", "unsubscribe"])
 def test_closing_ends_a_call_that_waits_for_the_store(store: KilledStore, what: str) -> None:
     connection = store.factory(client_id="desk").create_connection()
     session = connection.create_session()
     session.create_durable_consumer(TOPIC, "warm").close()
     calls: dict[str, Callable[[], object]] = {
         "queue": lambda: session.create_consumer(QUEUE),
+        "temporary": lambda: session.create_temporary_queue(),
         "durable": lambda: session.create_durable_consumer(TOPIC, "all"),
         "browser": lambda: list(session.create_browser(QUEUE)),
         "unsubscribe": lambda: session.unsubscribe("warm"),

@@ -12,6 +12,7 @@ from typing import Any, Protocol, Self, TypeVar
 
 from shoal._core import __version__
 from shoal.bus.forks import Birth
+from shoal.bus.store_waits import Waits
 from shoal.errors import (
     IllegalStateError,
     InvalidArgumentError,
@@ -99,6 +100,8 @@ class Connection(JavaNames):
         self._listener: ExceptionListener | None = None
         self._telling = threading.Lock()
         self._temporary: dict[str, TemporaryTopic | TemporaryQueue] = {}
+        #: Those have ended, with the connection.
+        self._has_dropped = False
         #: The feeds of its unshared durable subscriptions by name, of which each has one consumer; none while
         #: it is being made.
         self._durable: dict[str, Feed | None] = {}
@@ -268,17 +271,26 @@ class Connection(JavaNames):
         topic = TemporaryTopic(self._node.bus.temporary_topic(), self._delete_temporary)
         with translating():
             self._node.own_topic(topic.bus_name)
-        self._temporary[topic.bus_name] = topic
+        self._own(topic)
         return topic
 
-    def _make_temporary_queue(self) -> TemporaryQueue:
+    def _make_temporary_queue(self, waits: Waits) -> TemporaryQueue:
         self._check()
         self._check_reliable("queues")
-        with translating():
+        with translating(), waits.here():
             name = str(self._node.bus.temporary_queue().name)
         queue = TemporaryQueue(name, self._delete_temporary)
-        self._temporary[queue.bus_name] = queue
+        self._own(queue)
         return queue
+
+    def _own(self, destination: TemporaryTopic | TemporaryQueue) -> None:
+        """Have a temporary destination end with the connection, which may have closed while it was made."""
+        with self._gate.lock:
+            if not self._has_dropped:
+                self._temporary[destination.bus_name] = destination
+                return
+        self._drop(destination)
+        raise closed_error("connection")
 
     def _check_durable(self, name: str) -> None:
         """Refuse a second consumer of an unshared durable subscription, and to forget one that is in use."""
@@ -343,10 +355,13 @@ class Connection(JavaNames):
                     session._delivering.shut()
             for session in sessions:
                 session._end()
-            for destination in list(self._temporary.values()):
+            with self._gate.lock:
+                self._has_dropped = True
+                temporary = list(self._temporary.values())
+                self._temporary.clear()
+            for destination in temporary:
                 self._drop(destination)
                 destination.is_deleted = True
-            self._temporary.clear()
             with self._gate.lock:
                 self._closed = True
                 self._sessions.clear()

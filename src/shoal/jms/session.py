@@ -102,7 +102,7 @@ class Session(Making):
     def create_temporary_queue(self) -> TemporaryQueue:
         """A queue of this connection alone, until it is closed."""
         self._check()
-        return self._connection._make_temporary_queue()
+        return self._connection._make_temporary_queue(self._sender.waits)
 
     # Producers and consumers.
 
