@@ -12,6 +12,10 @@ NON_PERSISTENT = jms.DeliveryMode.NON_PERSISTENT
 X = jms.Topic("x")
 
 
+#: No encoding has it.
+NO_TEXT = "\ud800"
+
+
 class Silent:
     """A completion listener that hears nothing."""
 
@@ -80,6 +84,8 @@ def test_a_producer_refuses_with_an_error_of_jms(
         lambda each: each.create_queue(""),
         lambda each: each.create_browser(X),
         lambda each: each.unsubscribe(5),
+        lambda each: each.unsubscribe(NO_TEXT),
+        lambda each: each.create_shared_consumer(X, NO_TEXT),
         setting("auto_start", "yes"),
         setting("exception_listener", 5),
     ],
@@ -104,6 +110,9 @@ def test_a_context_refuses_with_an_error_of_jms(
         lambda: jms.TextMessage("x").get_body(int),
         lambda: jms.BytesMessage(b"x").read_bytes(-1),
         lambda: jms.BytesMessage().write_bytes(b"x", 5, 7),
+        lambda: jms.BytesMessage().write_bytes(b"x", "1"),  # type: ignore[arg-type]
+        lambda: jms.StreamMessage().write_bytes(b"x", 0, "1"),  # type: ignore[arg-type]
+        lambda: jms.MapMessage().set_bytes("x", b"x", 0.5),  # type: ignore[arg-type]
         lambda: jms.BytesMessage().write_bytes(None),  # type: ignore[arg-type]
         lambda: jms.MapMessage().set_int("", 1),
         lambda: setattr(jms.Message(), "jms_priority", 12),
@@ -119,6 +128,13 @@ def test_messages_and_factories_refuse_with_an_error_of_jms(call: Callable[[], o
     with pytest.raises(jms.JMSError) as raised:
         call()
     assert raised.value.error_code
+
+
+def test_a_correlation_id_that_is_no_text_has_no_bytes() -> None:
+    message = jms.Message()
+    message.jms_correlation_id = NO_TEXT
+    with pytest.raises(jms.MessageFormatError, match="no text"):
+        _ = message.jms_correlation_id_as_bytes
 
 
 def test_get_body_of_bytes_reads_from_the_beginning() -> None:

@@ -28,9 +28,9 @@ def sleep_until(at: float) -> None:
     threading.Event().wait(max(at - time.monotonic(), 0.0))
 
 
-def brief(context: jms.JMSContext, to: jms.Destination) -> None:
+def brief(context: jms.JMSContext, to: jms.Destination, ttl_s: float = TTL_S) -> None:
     """Send a message that lives for a short time, in whatever way the context sends."""
-    context.create_producer().set_time_to_live_s(TTL_S).send(to, "brief")
+    context.create_producer().set_time_to_live_s(ttl_s).send(to, "brief")
     if context.transacted:
         context.commit()
 
@@ -81,7 +81,9 @@ def test_a_message_that_expires_while_receive_waits_for_the_store_is_not_returne
         consumer = context.create_consumer(QUEUE)
         pending = consumer._consumer._feed._consumer  # type: ignore[attr-defined]
         began = time.monotonic()
-        brief(sender, QUEUE)
+        # Enough for a slow machine to take it, and to suspend the store.
+        ttl_s = 4 * TTL_S
+        brief(sender, QUEUE, ttl_s)
         if mode == jms.Session.CLIENT_ACKNOWLEDGE:
             assert consumer.receive_body(str, timeout_s=PATIENCE_S) == "brief"
             context.recover()
@@ -91,8 +93,8 @@ def test_a_message_that_expires_while_receive_waits_for_the_store_is_not_returne
         reader = threading.Thread(target=lambda: found.append(consumer.receive(timeout_s=PATIENCE_S)))
         reader.start()
         until(lambda: not pending.pending)
-        assert time.monotonic() < began + TTL_S, "it has to be taken in time"
-        sleep_until(began + TTL_S + 0.2)
+        assert time.monotonic() < began + ttl_s, "it has to be taken in time"
+        sleep_until(began + ttl_s + 0.2)
         store.resume()
         lasting(sender, QUEUE)
         reader.join(PATIENCE_S)

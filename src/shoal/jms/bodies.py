@@ -7,6 +7,7 @@ from shoal import codecs
 from shoal._core import Message as BusMessage
 from shoal.errors import InvalidArgumentError, MessageFormatError
 from shoal.jms import values
+from shoal.jms.arguments import check_count
 from shoal.jms.message import Message
 from shoal.jms.property_names import NULL_TEXT
 from shoal.jms.values import BOOLEAN, BYTE, BYTES, CHAR, DOUBLE, FLOAT, INT, LONG, SHORT, STRING
@@ -331,6 +332,9 @@ def any_value(value: Any) -> Any:
 def slice_of(value: object, offset: int, length: int | None) -> bytes:
     """Bytes, or a part of them; a part that is not there raises."""
     content: bytes = values.accepted(BYTES, value)
+    check_count("offset", offset)
+    if length is not None:
+        check_count("length", length)
     end = len(content) if length is None else offset + length
     if not 0 <= offset <= end <= len(content):
         raise InvalidArgumentError(f"there are {len(content)} bytes, and none from {offset} to {end}")

@@ -189,7 +189,10 @@ class Message(JavaNames):
     def jms_correlation_id_as_bytes(self) -> bytes | None:
         """`JMSCorrelationID` as bytes; a text is encoded as UTF-8."""
         found = self._wire_correlation_id()
-        return found.encode() if isinstance(found, str) else found
+        try:
+            return found.encode() if isinstance(found, str) else found
+        except UnicodeEncodeError as error:
+            raise MessageFormatError(f"jms_correlation_id is {found!r}, which is no text: {error}") from None
 
     @jms_correlation_id_as_bytes.setter
     def jms_correlation_id_as_bytes(self, correlation_id: bytes | None) -> None:

@@ -14,6 +14,7 @@ from shoal.jms.failures import translating
 from shoal.jms.feeds import Feed, StoreFeed, TopicFeed
 from shoal.jms.property_names import CLIENT, client_hash
 from shoal.selector import CorrelationFilter
+from shoal.types import is_text
 
 if TYPE_CHECKING:
     from shoal.jms.connection import Connection
@@ -125,7 +126,7 @@ class Subscribing:
             self._bus.unsubscribe(full, shared=True)
 
     def _full_name(self, name: object) -> str:
-        if not isinstance(name, str) or not 1 <= len(name) <= NAME_CHARACTERS_MAX:
+        if not isinstance(name, str) or not 1 <= len(name) <= NAME_CHARACTERS_MAX or not is_text(name):
             raise IllegalStateError(
                 f"the name of a subscription is {name!r}, and must be a str of 1 to {NAME_CHARACTERS_MAX} "
                 "characters"
