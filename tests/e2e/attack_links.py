@@ -242,10 +242,12 @@ class Attack:
                 child.process.join()
 
     def _descriptors(self) -> None:
-        for _ in range(self.count):
+        there = []
+        for stranger in self._sessions():
+            there.append(stranger)
             with contextlib.suppress(OSError):
                 self._connect()
-        self._stay()
+        self._stay(lambda: [one.send(PING) for one in there] and None)
 
 
 ATTACKS = ("die", "silent", "garbage", "unread", "half", "stop", "descriptors")

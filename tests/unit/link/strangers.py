@@ -37,7 +37,10 @@ class Stranger:
             self._web.send_request(self._web.connect())
             self._flush(self._web)
             while self._web.state is State.CONNECTING:
-                self._web.receive_data(self._sock.recv(1 << 16))
+                heard = self._sock.recv(1 << 16)
+                if not heard:
+                    raise EOFError
+                self._web.receive_data(heard)
                 self._web.events_received()
 
     def send(self, said: bytes) -> None:
