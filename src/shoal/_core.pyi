@@ -154,6 +154,56 @@ class Bell:
     def take(self) -> list[int]:
         """The sources that rang since the last call."""
 
+class Member:
+    """The member of a group that a log is of. May be shared between threads."""
+
+    def __init__(self, log: Log) -> None: ...
+    def attach_bell(self, bell: Bell, source: int) -> None:
+        """Ring when there is something to send, or something happened."""
+    def handle_message(self, bytes: bytes) -> None:
+        """Bytes came from another member."""
+    def handle_timeout(self) -> float:
+        """Time has passed: seconds until this is to be called again."""
+    def sync(self) -> None:
+        """Make what was appended durable on this member's disk."""
+    def take_transmits(self) -> list[tuple[int, bytes]]:
+        """What to send: members, and bytes for each."""
+    def take_events(self) -> list[tuple[str, int | None, int]]:
+        """What happened: `elected`, `follows` or `members`; the owner, if one is known; term."""
+    @property
+    def owns(self) -> bool:
+        """Whether it owns the group now, and may answer and deliver."""
+    @property
+    def is_elected(self) -> bool:
+        """Whether it was elected, and takes appends."""
+    @property
+    def owner(self) -> int | None:
+        """The member that owns the group, as far as is known."""
+    @property
+    def term(self) -> int: ...
+    @property
+    def indexes(self) -> tuple[int, int, int, int]:
+        """Of the oldest entry, the last, the last on this disk, the last that is committed."""
+    @property
+    def members(self) -> tuple[list[int], list[int]]:
+        """Members that vote, and those that only follow."""
+    @property
+    def progress(self) -> list[tuple[int, int]]:
+        """How far each member is, if this one is the owner: member, last entry on its disk."""
+    @property
+    def cuts(self) -> int:
+        """How often the end of the log was cut off, because an owner had appended something else."""
+    @property
+    def unreadable(self) -> int:
+        """Messages that could not be read, or were not for this member."""
+    @property
+    def failure(self) -> str | None:
+        """Why it stopped, if it did."""
+    def transfer(self, to: int) -> None:
+        """Let another member own the group."""
+    def remove(self, member: int) -> None:
+        """Take a member out of the group."""
+
 class Subscription:
     """What a subscription is made of. May be shared between threads."""
 
@@ -845,6 +895,35 @@ class Log:
         disk: SimulatedDisk, *, store_id: int, incarnation: bytes, segment_bytes: int, clock_us: int
     ) -> Log:
         """A log on a simulated disk, where it is the time that it is told."""
+    @staticmethod
+    def of_member(
+        path: str | Path,
+        *,
+        member: int,
+        founding: tuple[int, bytes, list[int], int] | None = None,
+        holder: str = "",
+        segment_bytes: int = ...,
+        buffer_bytes_max: int = ...,
+        state_bytes_max: int = ...,
+        election_s: float = ...,
+    ) -> Log:
+        """Lock a directory and open the log of a member of a group in it.
+
+        `founding` is what the first members agreed on, for one that has no log yet: store, incarnation,
+        members, microseconds since 1970.
+        """
+    @staticmethod
+    def simulated_member(
+        disk: SimulatedDisk,
+        *,
+        member: int,
+        founding: tuple[int, bytes, list[int], int] | None,
+        segment_bytes: int,
+        clock_us: int,
+        election_s: float,
+        seed: int,
+    ) -> Log:
+        """The log of a member on a simulated disk, where it is the time that it is told."""
     def set_clock_us(self, clock_us: int) -> None:
         """From now on it is this time, microseconds since 1970."""
     @property

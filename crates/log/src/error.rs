@@ -62,7 +62,7 @@ pub enum LogError {
         floor: u64,
     },
     /// The files are of another version.
-    #[error("{file} has format version {found}, and this program reads version {wanted}")]
+    #[error("{file} has format version {found}, and this program reads versions 1 to {wanted}")]
     Version {
         /// The file's name.
         file: String,

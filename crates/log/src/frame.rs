@@ -5,7 +5,8 @@
 //! byte 4   length of the payload
 //! byte 8   store id
 //! byte 16  number of the segment
-//! byte 20  kind; three zero bytes
+//! byte 20  kind
+//! byte 21  term of the owner that appended it, 24 bits; 0 where no group keeps the log
 //! byte 24  position of the frame in its file
 //! byte 32  position up to which the file was durable when the frame was made
 //! byte 40  offset: of its first message, or of the next message to come
@@ -43,10 +44,14 @@ pub enum Kind {
     Change,
     /// Messages and changes of the state: all of them or none.
     Turn,
+    /// An owner of a group begins its term.
+    Noop,
+    /// The members of a group change.
+    Members,
 }
 
 impl Kind {
-    const ALL: [Kind; 8] = [
+    const ALL: [Kind; 10] = [
         Kind::Segment,
         Kind::Checkpoint,
         Kind::Messages,
@@ -55,6 +60,8 @@ impl Kind {
         Kind::Gap,
         Kind::Change,
         Kind::Turn,
+        Kind::Noop,
+        Kind::Members,
     ];
 
     /// Its number in the file.
@@ -85,6 +92,8 @@ pub struct Header {
     pub place: Place,
     /// What it is.
     pub kind: Kind,
+    /// The term of the owner that appended it; 0 where no group keeps the log.
+    pub term: u32,
     /// Bytes of the payload.
     pub length: u32,
     /// The position up to which the file was durable.
@@ -94,6 +103,9 @@ pub struct Header {
     /// When it was made, microseconds since 1970.
     pub stored_us: u64,
 }
+
+/// A term is no higher: it has 24 bits in a frame.
+pub const TERM_MAX: u64 = (1 << 24) - 1;
 
 /// Bytes that a frame with such a payload takes.
 pub fn frame_bytes(payload: usize) -> u64 {
@@ -133,7 +145,8 @@ impl Header {
         out.extend_from_slice(&self.length.to_le_bytes());
         out.extend_from_slice(&self.place.store.to_le_bytes());
         out.extend_from_slice(&self.place.segment.to_le_bytes());
-        out.extend_from_slice(&[self.kind.number(), 0, 0, 0]);
+        out.push(self.kind.number());
+        out.extend_from_slice(&self.term.to_le_bytes()[..3]);
         out.extend_from_slice(&self.place.position.to_le_bytes());
         out.extend_from_slice(&self.synced.to_le_bytes());
         out.extend_from_slice(&self.offset.to_le_bytes());
@@ -156,11 +169,12 @@ impl Header {
         let found =
             Place { store: u64_at(header, 8), segment: u32_at(header, 16), position: u64_at(header, 24) };
         let length = u32_at(header, 4);
-        let kind = Kind::of(header[20]).filter(|_| header[21..24] == [0; 3]);
+        let kind = Kind::of(header[20]);
         match kind {
             Some(kind) if found == place && length as usize <= PAYLOAD_BYTES_MAX => Ok(Header {
                 place,
                 kind,
+                term: u32_at(header, 20) >> 8,
                 length,
                 synced: u64_at(header, 32),
                 offset: u64_at(header, 40),
@@ -187,13 +201,24 @@ impl Header {
     }
 }
 
+/// The header of a frame that another member appended, with its checksum checked.
+pub(crate) fn read_anywhere(frame: &[u8], store: u64) -> Result<Header, BadFrame> {
+    let start = frame.get(..HEADER_BYTES).ok_or(BadFrame::Short)?;
+    let header =
+        Header::read(start, Place { store, segment: u32_at(start, 16), position: u64_at(start, 24) })?;
+    if frame.len() != HEADER_BYTES + header.length as usize {
+        return Err(BadFrame::Short);
+    }
+    header.verify(frame).map(|()| header)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn header() -> Header {
         let place = Place { store: 7, segment: 3, position: 64 };
-        Header { place, kind: Kind::Gap, length: 5, synced: 8, offset: 100, stored_us: 1 }
+        Header { place, kind: Kind::Gap, term: 9, length: 5, synced: 8, offset: 100, stored_us: 1 }
     }
 
     #[test]

@@ -128,6 +128,11 @@ impl<D: Disk> Frames<D> {
         Ok(checked.map(|()| header))
     }
 
+    /// The frame that was read last, without the zeros behind it.
+    pub fn frame(&self) -> &[u8] {
+        &self.window[self.payload.start - HEADER_BYTES..self.payload.end]
+    }
+
     /// The payload of the frame that was read last.
     pub fn payload(&self) -> &[u8] {
         &self.window[self.payload.clone()]

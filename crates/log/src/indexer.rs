@@ -128,7 +128,13 @@ impl Indexer {
                         offset += u64::from(frame.rows);
                     }
                 }
-                Kind::Segment | Kind::Checkpoint | Kind::Staged | Kind::Gap | Kind::Change => {}
+                Kind::Segment
+                | Kind::Checkpoint
+                | Kind::Staged
+                | Kind::Gap
+                | Kind::Change
+                | Kind::Noop
+                | Kind::Members => {}
             }
             position = header.end();
         }

@@ -13,12 +13,13 @@ use crate::cursor::Snapshot;
 use crate::disk::Disk;
 use crate::error::LogError;
 use crate::flush::{Chunk, Durable, Flush};
-use crate::frame::{Header, Kind, PAYLOAD_BYTES_MAX, Place, frame_bytes};
+use crate::frame::{HEADER_BYTES, Header, Kind, PAYLOAD_BYTES_MAX, Place, frame_bytes};
 use crate::gap::Gap;
 use crate::marks::{MARK_BYTES, MARKS_MAX, MarkKey, Marks};
+use crate::numbering::{Indexed, Numbering};
 use crate::rows::RowsWriter;
-use crate::segment::{INFO_BYTES, Incarnation, Segment, SegmentInfo};
-use crate::spares::Spares;
+use crate::segment::{INFO_BYTES, Incarnation, Segment, SegmentInfo, Start};
+use crate::spares::{Spare, Spares};
 use crate::state::{Change, StagedFrame, State, check_name};
 use crate::tail::Tail;
 
@@ -79,12 +80,17 @@ pub struct Log<D: Disk> {
     pub(crate) spares: Spares<D>,
     pub(crate) state: State,
     pub(crate) end: u64,
+    /// What is visible: on this disk, and committed where a group keeps the log.
     pub(crate) durable: Durable,
+    /// What is on this disk.
+    pub(crate) synced: Durable,
     pub(crate) stored_us: u64,
     pub(crate) marked: bool,
-    pending: Vec<Chunk<D>>,
+    /// Where frames stand in the log of a group; none if no group keeps it.
+    pub(crate) numbering: Option<Box<Numbering>>,
+    pub(crate) pending: Vec<Chunk<D>>,
     pending_bytes: usize,
-    flushing: bool,
+    pub(crate) flushing: bool,
     failed: Option<String>,
     tail: Arc<Tail>,
     /// Bytes of discarded stagings, by segment, as far as they were discarded since the log was opened: nothing but a
@@ -105,8 +111,10 @@ impl<D: Disk> Log<D> {
             state: State::default(),
             end: 0,
             durable: Durable::default(),
+            synced: Durable::default(),
             stored_us: 0,
             marked: true,
+            numbering: None,
             pending: Vec::new(),
             pending_bytes: 0,
             flushing: false,
@@ -148,6 +156,11 @@ impl<D: Disk> Log<D> {
         self.active.as_ref().map_or((0, 0), |active| (active.number, active.position))
     }
 
+    /// When the last frame was made, microseconds since 1970.
+    pub fn stored_us(&self) -> u64 {
+        self.stored_us
+    }
+
     /// Where history begins.
     pub fn floor(&self) -> u64 {
         self.state.floor()
@@ -177,7 +190,13 @@ impl<D: Disk> Log<D> {
 
     /// Whether everything that was appended is durable.
     pub fn is_settled(&self) -> bool {
-        self.pending.is_empty() && !self.flushing
+        let is_open = self.numbering.as_ref().is_some_and(|numbering| !numbering.is_settled());
+        !is_open && self.pending.is_empty() && !self.flushing
+    }
+
+    /// Whether something that was appended is being written.
+    pub fn is_flushing(&self) -> bool {
+        self.flushing
     }
 
     /// Why it takes nothing more, if it does not.
@@ -423,7 +442,8 @@ impl<D: Disk> Log<D> {
         self.flushing = false;
         match result {
             Ok(()) => {
-                self.durable = flush.reached;
+                self.synced = flush.reached;
+                self.look_how_far();
                 Ok(())
             }
             Err(error) => {
@@ -483,13 +503,20 @@ impl<D: Disk> Log<D> {
         self.write_frame(kind, payload, length as u32)
     }
 
-    fn write_frame(&mut self, kind: Kind, payload: &[&[u8]], length: u32) -> Result<Header, LogError> {
+    pub(crate) fn write_frame(
+        &mut self,
+        kind: Kind,
+        payload: &[&[u8]],
+        length: u32,
+    ) -> Result<Header, LogError> {
         let Some(active) = &mut self.active else {
             return Err(LogError::Refused("the log is closed".into()));
         };
-        let synced = if self.durable.segment == active.number { self.durable.position } else { 0 };
+        let synced = if self.synced.segment == active.number { self.synced.position } else { 0 };
         let place = Place { store: self.store, segment: active.number, position: active.position };
-        let header = Header { place, kind, length, synced, offset: self.end, stored_us: self.stored_us };
+        let term = self.numbering.as_ref().map_or(0, |numbering| numbering.term);
+        let (offset, stored_us) = (self.end, self.stored_us);
+        let header = Header { place, kind, term, length, synced, offset, stored_us };
         if self.pending.last().is_none_or(|chunk| chunk.segment != active.number) {
             self.pending.push(Chunk {
                 segment: active.number,
@@ -501,7 +528,14 @@ impl<D: Disk> Log<D> {
             });
         }
         if let Some(chunk) = self.pending.last_mut() {
+            let start = chunk.bytes.len();
             header.write(payload, &mut chunk.bytes);
+            if let Some(numbering) = &mut self.numbering {
+                let bytes = chunk.bytes[start..start + HEADER_BYTES + length as usize].to_vec();
+                let frame = Indexed { index: numbering.next, term, kind, bytes: Arc::new(bytes) };
+                let end = Durable { segment: place.segment, position: header.end(), end: self.end };
+                numbering.add(frame, end);
+            }
         }
         self.pending_bytes += header.frame_bytes() as usize;
         active.position = header.end();
@@ -516,6 +550,17 @@ impl<D: Disk> Log<D> {
         if let Some(mut last) = self.segments.last_entry() {
             last.get_mut().end_offset = self.end;
         }
+        if let Some(numbering) = &mut self.numbering {
+            numbering.note_end(self.end);
+        }
+    }
+
+    /// Everything on this disk is visible, as far as it is committed.
+    pub(crate) fn look_how_far(&mut self) {
+        match &mut self.numbering {
+            None => self.durable = self.synced,
+            Some(numbering) => self.durable = numbering.reach(self.synced).unwrap_or(self.durable),
+        }
     }
 
     /// Begins a segment that has room for so many bytes more than its own first frames, and as much room behind these as
@@ -527,13 +572,26 @@ impl<D: Disk> Log<D> {
         let wanted =
             frame_bytes(INFO_BYTES) + frame_bytes(checkpoint.len()) + bytes.max(checkpoint.len() as u64);
         let spare = self.spares.take(class, wanted)?;
+        let start = self.numbering.as_ref().map(|numbering| Start {
+            index: numbering.next,
+            term_before: numbering.next.checked_sub(1).and_then(|last| numbering.term_of(last)).unwrap_or(0),
+        });
         let info = SegmentInfo {
             incarnation: self.incarnation,
             previous_end,
             compacted_end: None,
             file_bytes: spare.bytes,
+            start,
         }
         .write();
+        self.begin_segment(spare);
+        self.write_frame(Kind::Segment, &[&info], info.len() as u32)?;
+        self.write_frame(Kind::Checkpoint, &[&checkpoint], checkpoint.len() as u32)?;
+        Ok(())
+    }
+
+    /// The next frame is the first of a segment in this file.
+    pub(crate) fn begin_segment(&mut self, spare: Spare<D>) {
         let number = self.segments.last_key_value().map_or(1, |(number, _)| number + 1);
         if let Some(mut last) = self.segments.last_entry() {
             last.get_mut().sealed = true;
@@ -551,6 +609,9 @@ impl<D: Disk> Log<D> {
                 compacted: false,
             },
         );
+        if let Some(numbering) = &mut self.numbering {
+            numbering.starts.insert(number, numbering.next);
+        }
         let old = self.active.replace(Active {
             number,
             file: spare.file.clone(),
@@ -566,9 +627,6 @@ impl<D: Disk> Log<D> {
             born_as: Some(spare.name),
             previous: old.map(|old| (old.file, old.position)),
         });
-        self.write_frame(Kind::Segment, &[&info], info.len() as u32)?;
-        self.write_frame(Kind::Checkpoint, &[&checkpoint], checkpoint.len() as u32)?;
-        Ok(())
     }
 
     /// Bytes that the state grows by with a value. One that replaces another that is no shorter needs no room: a store that

@@ -27,7 +27,7 @@ use crate::frame::{BadFrame, HEADER_BYTES, Header, Kind};
 use crate::frames::{Frames, NEAR_BYTES};
 use crate::log::{Active, Class, Log, Options};
 use crate::rows::count_of;
-use crate::segment::{Incarnation, Name, Segment, SegmentInfo, segment_name};
+use crate::segment::{Incarnation, Name, Segment, SegmentInfo, Start, segment_name};
 use crate::state::{Change, StagedFrame, State};
 use crate::turn;
 use crate::verify::damage_at;
@@ -93,6 +93,9 @@ impl<D: Disk> Log<D> {
             }
             let (header, info) = first_frame(&mut frames)?;
             seal_previous(&mut log, &header, &info, &disk)?;
+            if let Some(start) = info.start {
+                note_start(&mut log, &header, start)?;
+            }
             log.incarnation = info.incarnation;
             log.segments.insert(
                 number,
@@ -210,6 +213,32 @@ fn seal_previous<D: Disk>(
     Ok(())
 }
 
+/// Where a segment begins in the log of a group, and which terms the one before it has: all of its frames have one, unless
+/// an owner was elected meanwhile.
+fn note_start<D: Disk>(log: &mut Log<D>, header: &Header, start: Start) -> Result<(), LogError> {
+    let numbering = log.numbering.get_or_insert_default();
+    let last = numbering.starts.last_key_value().map(|(&number, &index)| (number, index));
+    match last {
+        None => numbering.note_term(start.index.saturating_sub(1), start.term_before),
+        Some((number, mut index)) if numbering.term != start.term_before => {
+            let mut frames = Frames::open(&log.disk, log.store, number)?;
+            let (mut position, limit) = (0, log.segments.get(&number).map_or(0, |one| one.end_position));
+            while position < limit
+                && let Ok(found) = frames.read(position)?
+            {
+                numbering.note_term(index, found.term);
+                (index, position) = (index + 1, found.end());
+            }
+        }
+        Some(_) => {}
+    }
+    numbering.starts.insert(header.place.segment, start.index);
+    numbering.note_term(start.index, header.term);
+    numbering.term = header.term;
+    numbering.next = start.index;
+    Ok(())
+}
+
 /// Reads the last segment up to its end, and makes the state from it.
 fn replay<D: Disk>(log: &mut Log<D>, frames: &mut Frames<D>, file_bytes: u64) -> Result<Recovery, LogError> {
     let capacity = frames.length()?;
@@ -233,6 +262,10 @@ fn replay<D: Disk>(log: &mut Log<D>, frames: &mut Frames<D>, file_bytes: u64) ->
                 position = header.end();
                 proven = header.synced.max(proven);
                 log.marked = header.kind == Kind::Change && header.length == 0;
+                if let Some(numbering) = &mut log.numbering {
+                    numbering.note(numbering.next, header.term, header.kind);
+                    numbering.term = header.term;
+                }
             }
             Err(bad) => {
                 torn = cut_tail(&*log.disk, frames, position, capacity, end, bad)?;
@@ -244,6 +277,7 @@ fn replay<D: Disk>(log: &mut Log<D>, frames: &mut Frames<D>, file_bytes: u64) ->
     let number = log.segments.last_key_value().map_or(0, |(number, _)| *number);
     log.end = end;
     log.durable = Durable { segment: number, position, end };
+    log.synced = log.durable;
     if let Some(segment) = log.segments.get_mut(&number) {
         segment.end_offset = end;
         segment.end_position = position;
@@ -265,9 +299,9 @@ fn unreadable(file: &str, header: &Header) -> LogError {
 }
 
 /// What a frame does to the state; the offset of the next message.
-fn apply(state: &mut State, header: &Header, payload: &[u8], end: u64) -> Option<u64> {
+pub(crate) fn apply(state: &mut State, header: &Header, payload: &[u8], end: u64) -> Option<u64> {
     match header.kind {
-        Kind::Segment | Kind::Gap => {}
+        Kind::Segment | Kind::Gap | Kind::Noop | Kind::Members => {}
         Kind::Checkpoint => {
             *state = State::default();
             Change::read_all(payload)?.into_iter().for_each(|change| state.apply(change));

@@ -54,13 +54,12 @@ impl<D: Disk> Log<D> {
     pub fn remove_segments(&mut self, numbers: &[u32]) -> Result<(), LogError> {
         self.check()?;
         for &number in numbers {
-            let failed = |error| LogError::io(format!("removing {}", segment_name(number)), error);
-            self.disk.remove(&segment_name(number)).map_err(failed)?;
-            // There may be none.
-            let _ = self.disk.remove(&index_name(number));
-            self.disk.sync_directory().map_err(failed)?;
+            remove_file(&self.disk, number)?;
             self.segments.remove(&number);
             self.state.forget_segment(number);
+            if let Some(numbers) = &mut self.numbering {
+                numbers.forget_segment(number);
+            }
             self.dead.remove(&number);
         }
         Ok(())
@@ -70,7 +69,11 @@ impl<D: Disk> Log<D> {
     /// done once everything that was appended up to now is durable.
     pub fn can_compact(&self, number: u32) -> bool {
         let sealed = self.segments.get(&number).is_some_and(|segment| segment.sealed);
-        sealed && number < self.durable().segment && self.state.needed_by(number).is_none()
+        // Members of a group have the same frames.
+        sealed
+            && self.numbering.is_none()
+            && number < self.durable().segment
+            && self.state.needed_by(number).is_none()
     }
 
     /// A segment was written anew.
@@ -80,6 +83,15 @@ impl<D: Disk> Log<D> {
             self.segments.insert(segment.number, segment);
         }
     }
+}
+
+/// Removes the file of a segment, and its index.
+pub(crate) fn remove_file<D: Disk>(disk: &Arc<D>, number: u32) -> Result<(), LogError> {
+    let failed = |error| LogError::io(format!("removing {}", segment_name(number)), error);
+    disk.remove(&segment_name(number)).map_err(failed)?;
+    // There may be none.
+    let _ = disk.remove(&index_name(number));
+    disk.sync_directory().map_err(failed)
 }
 
 /// Writes a sealed segment anew with the messages that `keep` keeps, at their offsets, and puts it in the place of the

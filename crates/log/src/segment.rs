@@ -9,18 +9,25 @@
 //! u64      position at which the segment before ends (0: there is none, or it was there no more)
 //! u64      only if compacted: position at which this file ends, otherwise 0
 //! u64      how long the file was made; as long as it is the last one, it is not shorter
+//! u64      version 2 only: index of this frame in the log of its group
+//! u32      version 2 only: term of the frame before it
+//! u32      version 2 only: zero
 //! ```
+//!
+//! Version 2 is the log of a group of stores; one store alone writes version 1.
 
 use crate::bytes::Reader;
 use crate::error::LogError;
 
-/// The version of the files this crate writes.
-pub const LOG_VERSION: u16 = 1;
+/// The newest version that this crate reads: that of a group's log.
+pub const LOG_VERSION: u16 = 2;
+/// The version of a log that no group keeps.
+const ALONE_VERSION: u16 = 1;
 
 const MAGIC: &[u8; 8] = b"SHOALLOG";
 const COMPACTED: u16 = 1;
 /// The payload of the first frame.
-pub(crate) const INFO_BYTES: usize = 56;
+pub(crate) const INFO_BYTES: usize = 72;
 
 /// Which store it is, since it was last restored. Part of every cursor.
 pub type Incarnation = [u8; 16];
@@ -36,13 +43,25 @@ pub struct SegmentInfo {
     pub compacted_end: Option<u64>,
     /// How long the file was made.
     pub file_bytes: u64,
+    /// Where it stands in the log of a group.
+    pub start: Option<Start>,
+}
+
+/// Where a segment begins in the log of a group.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Start {
+    /// The index of its first frame.
+    pub index: u64,
+    /// The term of the frame before it.
+    pub term_before: u32,
 }
 
 impl SegmentInfo {
     pub(crate) fn write(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(INFO_BYTES);
         out.extend_from_slice(MAGIC);
-        out.extend_from_slice(&LOG_VERSION.to_le_bytes());
+        let version = if self.start.is_some() { LOG_VERSION } else { ALONE_VERSION };
+        out.extend_from_slice(&version.to_le_bytes());
         let flags = if self.compacted_end.is_some() { COMPACTED } else { 0 };
         out.extend_from_slice(&flags.to_le_bytes());
         out.extend_from_slice(&[0; 4]);
@@ -50,6 +69,11 @@ impl SegmentInfo {
         out.extend_from_slice(&self.previous_end.to_le_bytes());
         out.extend_from_slice(&self.compacted_end.unwrap_or(0).to_le_bytes());
         out.extend_from_slice(&self.file_bytes.to_le_bytes());
+        if let Some(start) = self.start {
+            out.extend_from_slice(&start.index.to_le_bytes());
+            out.extend_from_slice(&start.term_before.to_le_bytes());
+            out.extend_from_slice(&[0; 4]);
+        }
         out
     }
 
@@ -60,7 +84,7 @@ impl SegmentInfo {
             return Err(foreign());
         }
         let found = reader.u16().ok_or_else(foreign)?;
-        if found != LOG_VERSION {
+        if found != ALONE_VERSION && found != LOG_VERSION {
             return Err(LogError::Version { file: file.to_owned(), found, wanted: LOG_VERSION });
         }
         let mut rest = || {
@@ -69,7 +93,12 @@ impl SegmentInfo {
             let incarnation = reader.take(16)?.try_into().ok()?;
             let (previous_end, end, file_bytes) = (reader.u64()?, reader.u64()?, reader.u64()?);
             let compacted_end = (flags & COMPACTED != 0).then_some(end);
-            Some(SegmentInfo { incarnation, previous_end, compacted_end, file_bytes })
+            let start = if found == LOG_VERSION {
+                Some(Start { index: reader.u64()?, term_before: reader.u32()? })
+            } else {
+                None
+            };
+            Some(SegmentInfo { incarnation, previous_end, compacted_end, file_bytes, start })
         };
         rest().ok_or_else(foreign)
     }
@@ -153,12 +182,20 @@ mod tests {
 
     #[test]
     fn another_version_is_named() {
-        let info =
-            SegmentInfo { incarnation: [7; 16], previous_end: 9, compacted_end: Some(11), file_bytes: 64 };
+        let mut info = SegmentInfo {
+            incarnation: [7; 16],
+            previous_end: 9,
+            compacted_end: Some(11),
+            file_bytes: 64,
+            start: Some(Start { index: 12, term_before: 3 }),
+        };
+        assert_eq!(SegmentInfo::read(&info.write(), "a").unwrap(), info);
+        info.start = None;
         let mut bytes = info.write();
+        assert_eq!(bytes.len(), 56, "one store alone writes what it always wrote");
         assert_eq!(SegmentInfo::read(&bytes, "a").unwrap(), info);
         bytes[8] = 9;
         let error = SegmentInfo::read(&bytes, "0000000001.log").unwrap_err().to_string();
-        assert_eq!(error, "0000000001.log has format version 9, and this program reads version 1");
+        assert_eq!(error, "0000000001.log has format version 9, and this program reads versions 1 to 2");
     }
 }

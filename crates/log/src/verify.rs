@@ -312,6 +312,7 @@ impl<D: Disk> Walk<'_, D> {
                     }
                 }
             }
+            Kind::Noop | Kind::Members => {}
             Kind::Segment if header.place.position == 0 => {}
             Kind::Segment | Kind::Commit => return None,
         }

@@ -50,8 +50,8 @@ mod _core {
     use crate::link_options::check_norm_options;
     #[pymodule_export]
     use crate::log::{
-        Backlog, Hearing, Lanes, Log, Recorder, SimulatedDisk, Turn, check_forwarded, check_rows, heard_rows,
-        match_topics, publish_rows, sift_forwarded, verify_log,
+        Backlog, Hearing, Lanes, Log, Member, Recorder, SimulatedDisk, Turn, check_forwarded, check_rows,
+        heard_rows, match_topics, publish_rows, sift_forwarded, verify_log,
     };
     #[pymodule_export]
     use crate::memory::ArrowBuffer;

@@ -25,11 +25,14 @@
 #![forbid(unsafe_code)]
 
 mod entries;
+mod kept;
 mod lease;
+mod member_log;
 mod message;
 mod replica;
 mod storage;
 
 pub use entries::{Change, Content, Entries, Entry, LogError, Members, Snapshot, State};
-pub use message::{MESSAGE_BYTES_MAX, MessageError};
+pub use member_log::{Founding, MemberLog};
+pub use message::{MESSAGE_BYTES_MAX, MessageError, term_of};
 pub use replica::{Committed, Event, Options, Refused, Replica, Transmit};

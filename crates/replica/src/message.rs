@@ -137,25 +137,38 @@ fn put_entry(out: &mut Vec<u8>, entry: &Entry) {
         Content::Members(changes) => {
             out.push(2);
             put_count(out, changes.len() * 9);
-            for change in changes {
-                let (kind, member) = match *change {
-                    Change::AddVoter(member) => (0, member),
-                    Change::AddLearner(member) => (1, member),
-                    Change::Remove(member) => (2, member),
-                };
-                out.push(kind);
-                out.extend_from_slice(&member.to_le_bytes());
-            }
+            put_changes(out, changes);
         }
     }
 }
 
-fn put_members(out: &mut Vec<u8>, members: &Members) {
+/// Appends changes of members.
+pub fn put_changes(out: &mut Vec<u8>, changes: &[Change]) {
+    for change in changes {
+        let (kind, member) = match *change {
+            Change::AddVoter(member) => (0, member),
+            Change::AddLearner(member) => (1, member),
+            Change::Remove(member) => (2, member),
+        };
+        out.push(kind);
+        out.extend_from_slice(&member.to_le_bytes());
+    }
+}
+
+/// Appends who belongs to a group.
+pub fn put_members(out: &mut Vec<u8>, members: &Members) {
     for list in [&members.voters, &members.learners, &members.outgoing, &members.learners_next] {
         out.push(u8::try_from(list.len()).unwrap_or(u8::MAX));
         list.iter().for_each(|member| out.extend_from_slice(&member.to_le_bytes()));
     }
     out.push(members.leaves_by_itself.into());
+}
+
+/// The term of a message, as far as bytes are one.
+pub fn term_of(bytes: &[u8]) -> Option<u64> {
+    // Behind version, two clocks, kind, sender and receiver.
+    let term = bytes.get(34..42)?;
+    Some(u64::from_le_bytes(term.try_into().ok()?))
 }
 
 /// Reads a message.
@@ -223,20 +236,23 @@ pub fn read(bytes: &[u8]) -> Result<Envelope, MessageError> {
 }
 
 /// What is left to read.
-struct Cursor<'a>(&'a [u8]);
+pub struct Cursor<'a>(pub &'a [u8]);
 
 impl<'a> Cursor<'a> {
-    fn take(&mut self, count: usize) -> Result<&'a [u8], MessageError> {
+    /// The next bytes.
+    pub fn take(&mut self, count: usize) -> Result<&'a [u8], MessageError> {
         let (taken, rest) = self.0.split_at_checked(count).ok_or(MessageError::Length)?;
         self.0 = rest;
         Ok(taken)
     }
 
-    fn byte(&mut self) -> Result<u8, MessageError> {
+    /// The next byte.
+    pub fn byte(&mut self) -> Result<u8, MessageError> {
         Ok(self.take(1)?[0])
     }
 
-    fn number(&mut self) -> Result<u64, MessageError> {
+    /// The next number.
+    pub fn number(&mut self) -> Result<u64, MessageError> {
         let mut bytes = [0; 8];
         bytes.copy_from_slice(self.take(8)?);
         Ok(u64::from_le_bytes(bytes))
@@ -273,6 +289,12 @@ impl<'a> Cursor<'a> {
         if index == 0 || index > u64::MAX / 2 || term == 0 || term > term_max {
             return Err(MessageError::Value("snapshot"));
         }
+        let members = self.all_members()?;
+        Ok(Snapshot { index, term, members, data: self.bytes()?.to_vec() })
+    }
+
+    /// Who belongs to a group.
+    pub fn all_members(&mut self) -> Result<Members, MessageError> {
         let members = Members {
             voters: self.members()?,
             learners: self.members()?,
@@ -283,7 +305,7 @@ impl<'a> Cursor<'a> {
         if members.voters.is_empty() || !is_consistent(&members) {
             return Err(MessageError::Value("members"));
         }
-        Ok(Snapshot { index, term, members, data: self.bytes()?.to_vec() })
+        Ok(members)
     }
 
     fn members(&mut self) -> Result<Vec<u64>, MessageError> {
@@ -310,7 +332,8 @@ fn is_consistent(members: &Members) -> bool {
     !members.learners.iter().any(votes) && leaves && (is_joint || !members.leaves_by_itself)
 }
 
-fn changes_of(bytes: &[u8]) -> Result<Vec<Change>, MessageError> {
+/// Changes of members.
+pub fn changes_of(bytes: &[u8]) -> Result<Vec<Change>, MessageError> {
     if !bytes.len().is_multiple_of(9) || bytes.len() / 9 > MEMBERS_MAX {
         return Err(MessageError::Value("change of members"));
     }

@@ -1,5 +1,6 @@
 //! One member of a group. See the crate's page for what is called when.
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
@@ -166,7 +167,7 @@ impl<L: Entries> Replica<L> {
             ..Config::default()
         };
         let logger = slog::Logger::root(slog::Discard, slog::o!());
-        let node = RawNode::new(&config, Store(log), &logger).map_err(failed)?;
+        let node = RawNode::new(&config, Store(log, RefCell::default()), &logger).map_err(failed)?;
         let tick = options.election_timeout / ELECTION_TICKS as u32;
         let mut made = Replica {
             votes_from: now + options.election_timeout,
@@ -205,6 +206,17 @@ impl<L: Entries> Replica<L> {
     fn lease_until(&self, now: Duration) -> Option<Duration> {
         let promised = self.options.election_timeout * LEASE_PERCENT / 100;
         self.lease.until(self.options.id, now, &self.members(), promised)
+    }
+
+    /// Whether this member was elected, and proposals are taken. It may not [own](Replica::owns) the group yet, or any more.
+    pub fn is_elected(&self) -> bool {
+        let raft = &self.node.raft;
+        raft.state == StateRole::Leader && raft.lead_transferee.is_none() && self.failed.is_none()
+    }
+
+    /// Whether there is something to send, or to tell the store.
+    pub fn has_output(&self) -> bool {
+        !self.outgoing.is_empty() || !self.events.is_empty()
     }
 
     /// Who owns the group, as far as this member knows.
@@ -462,10 +474,19 @@ impl<L: Entries> Replica<L> {
                 self.fail(error);
                 return;
             }
+            self.fail_if_unread();
             self.finish_without_sync();
             self.draw_election_timeout();
         }
+        self.fail_if_unread();
         self.note_owner(now);
+    }
+
+    /// The log could not be read when raft-rs asked for entries: what it decided since means nothing.
+    fn fail_if_unread(&mut self) {
+        if let Some(error) = self.node.store().1.take() {
+            self.fail(error);
+        }
     }
 
     /// raft-rs draws from the thread's random numbers: every election of every member gets a time of its own here.

@@ -1,14 +1,16 @@
 //! Between raft-rs's types and ours. Entries that change members are protocol buffers within raft-rs; they are
 //! made here from our own form, and never parsed from the network.
 
+use std::cell::RefCell;
+
 use protobuf::Message as _;
 use raft::eraftpb::{self, ConfChangeSingle, ConfChangeType, ConfChangeV2, ConfState, EntryType, HardState};
 use raft::{GetEntriesContext, RaftState, Storage, StorageError};
 
 use crate::entries::{Change, Content, Entries, Entry, LogError, Members, Snapshot, State};
 
-/// A store's log as raft-rs sees it.
-pub struct Store<L>(pub L);
+/// A store's log as raft-rs sees it, with why it could not be read, if that happened.
+pub struct Store<L>(pub L, pub RefCell<Option<LogError>>);
 
 impl<L: Entries> Storage for Store<L> {
     fn initial_state(&self) -> raft::Result<RaftState> {
@@ -21,13 +23,23 @@ impl<L: Entries> Storage for Store<L> {
         low: u64,
         high: u64,
         max_size: impl Into<Option<u64>>,
-        _context: GetEntriesContext,
+        context: GetEntriesContext,
     ) -> raft::Result<Vec<eraftpb::Entry>> {
         if low < self.0.first_index() {
             return Err(StorageError::Compacted.into());
         }
-        let found = self.0.read(low..high, max_size.into().unwrap_or(u64::MAX)).map_err(failed)?;
-        Ok(found.iter().map(to_raft).collect())
+        match self.0.read(low..high, max_size.into().unwrap_or(u64::MAX)) {
+            Ok(found) => Ok(found.iter().map(to_raft).collect()),
+            // raft-rs ends the process where it cannot read; the replica fails instead, and sends nothing of this.
+            Err(error) => {
+                self.1.borrow_mut().get_or_insert(error);
+                if context.can_async() {
+                    Err(StorageError::LogTemporarilyUnavailable.into())
+                } else {
+                    Ok(Vec::new())
+                }
+            }
+        }
     }
 
     fn term(&self, index: u64) -> raft::Result<u64> {
@@ -45,16 +57,13 @@ impl<L: Entries> Storage for Store<L> {
     }
 
     fn snapshot(&self, request_index: u64, _to: u64) -> raft::Result<eraftpb::Snapshot> {
-        let found = self.0.snapshot().map_err(failed)?;
-        if found.index < request_index {
-            return Err(StorageError::SnapshotTemporarilyUnavailable.into());
+        // raft-rs asks again. Another error would end the process.
+        let unavailable = || StorageError::SnapshotTemporarilyUnavailable.into();
+        match self.0.snapshot() {
+            Ok(found) if found.index >= request_index => Ok(snapshot_to_raft(&found)),
+            Ok(_) | Err(_) => Err(unavailable()),
         }
-        Ok(snapshot_to_raft(&found))
     }
-}
-
-fn failed(error: LogError) -> raft::Error {
-    StorageError::Other(Box::new(error)).into()
 }
 
 /// The part of a state that raft-rs calls hard.

@@ -7,4 +7,4 @@ mod wall_clock;
 
 pub use directory::{Directory, LockError};
 pub use memory::{MemoryDisk, MemoryFile};
-pub use shared::{Shared, SyncStats};
+pub use shared::{MemberOptions, Shared, SyncStats};

@@ -3,6 +3,7 @@
 mod backlog;
 pub mod disk;
 mod hearing;
+mod member;
 mod publisher;
 mod recorder;
 mod turn;
@@ -31,12 +32,14 @@ use crate::staging::StagedRows;
 pub use backlog::Backlog;
 pub use disk::{Shared, SimulatedDisk};
 pub use hearing::{Hearing, heard_rows};
+pub use member::Member;
 pub use publisher::{as_passed_on, publish_rows};
 pub use recorder::{Lanes, Recorder};
 pub use turn::{Turn, check_forwarded, check_rows, sift_forwarded};
 pub use verify::verify_log;
 
 use disk::AnyDisk;
+use member::FoundingTuple;
 
 /// Patterns as they are parsed.
 pub fn patterns(texts: &[String]) -> PyResult<Vec<TopicPattern>> {
@@ -194,6 +197,57 @@ impl Log {
     ) -> PyResult<Log> {
         let disk = Arc::new(AnyDisk::Simulated(disk.disk.clone()));
         Log::on(disk, store_id, incarnation, segment_bytes, Some(clock_us))
+    }
+
+    /// Locks a directory and opens the log of a member of a group in it. `founding` is what the first members agreed on, for
+    /// one that has no log yet: (store, incarnation, members, microseconds since 1970).
+    #[staticmethod]
+    #[pyo3(signature = (
+        path, *, member, founding = None, holder = "", segment_bytes = 64 << 20, buffer_bytes_max = 8 << 20,
+        state_bytes_max = 8 << 20, election_s = 1.0
+    ))]
+    #[allow(clippy::too_many_arguments, reason = "keywords in Python")]
+    fn of_member(
+        py: Python<'_>,
+        path: PathBuf,
+        member: u64,
+        founding: Option<FoundingTuple>,
+        holder: &str,
+        segment_bytes: u64,
+        buffer_bytes_max: usize,
+        state_bytes_max: usize,
+        election_s: f64,
+    ) -> PyResult<Log> {
+        let options = Options { segment_bytes, state_bytes_max };
+        let member = member::options(member, founding, election_s, member)?;
+        let began = Instant::now();
+        let opened = detached(py, || {
+            let disk = Arc::new(AnyDisk::lock(&path, holder).map_err(OpenError::Lock)?);
+            Shared::on_member(disk, options, buffer_bytes_max, member, None).map_err(OpenError::Log)
+        });
+        Ok(Log::opened(opened.map_err(|error| opening(error, &path))?, began))
+    }
+
+    /// The log of a member on a simulated disk, where it is the time that it is told.
+    #[staticmethod]
+    #[pyo3(signature = (disk, *, member, founding, segment_bytes, clock_us, election_s, seed))]
+    #[allow(clippy::too_many_arguments, reason = "keywords in Python")]
+    fn simulated_member(
+        disk: &SimulatedDisk,
+        member: u64,
+        founding: Option<FoundingTuple>,
+        segment_bytes: u64,
+        clock_us: u64,
+        election_s: f64,
+        seed: u64,
+    ) -> PyResult<Log> {
+        let disk = Arc::new(AnyDisk::Simulated(disk.disk.clone()));
+        let options = Options { segment_bytes, state_bytes_max: (segment_bytes / 2) as usize };
+        let member = member::options(member, founding, election_s, seed)?;
+        let buffer_bytes_max = (segment_bytes as usize).max(64 << 10);
+        let began = Instant::now();
+        let opened = Shared::on_member(disk, options, buffer_bytes_max, member, Some(clock_us));
+        Ok(Log::opened(opened.map_err(errors::store)?, began))
     }
 
     /// From now on it is this time, microseconds since 1970. For simulations.
