@@ -2,6 +2,8 @@
 
     python tests/e2e/kill_queues.py --cycles 200
 
+With `--group` three stores keep one log, and each of them is killed, or stopped for a while.
+
 Every process writes down what it knows: publishers what they were promised, readers what they got. In the end
 everything that was promised must have been read, by the subscriber in order and once, by the workers once,
 except what says that it is delivered again. Only what was ready for a killed reader says so without need. A
@@ -37,6 +39,11 @@ LOG_CHARS = 20_000
 TOPIC, QUEUE = "kills/numbers", "kills"
 #: Messages that are ready for a subscriber or worker, at the most.
 PREFETCH = {"subscriber": 50, "worker-1": 20, "worker-2": 20}
+#: A store alone, or the members of a group.
+ALONE, GROUP = ["store"], ["store-1", "store-2", "store-3"]
+OTHERS = ["subscriber", "worker-1", "worker-2", "publisher", "boxed"]
+#: How long a member of a group stands still at the most: others own the group meanwhile.
+STILL_S = 4.0
 
 
 class Notes:
@@ -126,8 +133,12 @@ def worker(folder: Path, domain: str, name: str) -> None:
 def be(name: str, folder: Path, domain: str) -> None:
     """Be one of them; while the store is dead, nobody is there to begin with."""
     faulthandler.register(signal.SIGUSR1, all_threads=True)
-    if name == "store":
-        sys.argv = ["shoal", "store", "--data", str(folder / "data"), "--domain", domain, "--interface", "lo"]
+    if name.startswith("store"):
+        data = folder / name.replace("store", "data")
+        sys.argv = ["shoal", "store", "--data", str(data), "--domain", domain, "--interface", "lo"]
+        if name != "store":
+            sys.argv += ["--group", "kills", "--name", name]
+            sys.argv += ["--bootstrap", "3"] if name == GROUP[0] else []
         shoal.cli.main()
         return
     while True:
@@ -147,13 +158,13 @@ def be(name: str, folder: Path, domain: str) -> None:
 class Programs:
     """The processes, each of which can be killed and started again."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder, self.domain = folder, f"kills-{secrets.token_hex(4)}"
+    def __init__(self, folder: Path, stores: list[str] = ALONE) -> None:
+        self.folder, self.domain, self._stores = folder, f"kills-{secrets.token_hex(4)}", stores
         self._running: dict[str, subprocess.Popen[bytes]] = {}
 
     def begin(self) -> None:
         """Start them all."""
-        for name in ("store", "subscriber", "worker-1", "worker-2", "publisher", "boxed"):
+        for name in (*self._stores, *OTHERS):
             self.start(name)
             if name == "subscriber":
                 # What was published before it began to be kept is not its.
@@ -173,6 +184,12 @@ class Programs:
         process.send_signal(signal.SIGKILL)
         process.wait()
 
+    def hold(self, name: str, seconds: float) -> None:
+        """Let a program stand still for a while."""
+        self._running[name].send_signal(signal.SIGSTOP)
+        time.sleep(seconds)
+        self._running[name].send_signal(signal.SIGCONT)
+
     def log(self, name: str) -> str:
         return (self.folder / f"{name}.log").read_text()[-2000:]
 
@@ -187,8 +204,7 @@ class Programs:
             process = self._running.get(path.stem)
             state = "not running" if process is None else f"exit status {process.poll()}"
             told.append(f"--- {path.stem} ({state})\n{path.read_text()[-LOG_CHARS:]}")
-        status = self.folder / "data" / "status.json"
-        told.append(f"--- status\n{status.read_text() if status.exists() else 'none'}")
+        told += [f"--- {path}\n{path.read_text()}" for path in sorted(self.folder.glob("data*/*status.json"))]
         return "\n".join(told)
 
     def wait_for(self, name: str, what: str) -> None:
@@ -267,18 +283,24 @@ def needless_marks(folder: Path) -> int:
     return needless
 
 
-def run(cycles: int, patience_s: float = 1.0, seed: int | None = None) -> tuple[int, dict[str, int]]:
+def run(
+    cycles: int, patience_s: float = 1.0, seed: int | None = None, *, stores: list[str] = ALONE
+) -> tuple[int, dict[str, int]]:
     """Kill so many processes; how many messages were promised, and how often who was killed."""
     seed = secrets.randbits(32) if seed is None else seed
     dice = random.Random(seed)
     killed: dict[str, int] = {}
     with tempfile.TemporaryDirectory(prefix="shoal-kills-") as made:
-        programs = Programs(Path(made))
+        programs = Programs(Path(made), stores)
         try:
             programs.begin()
             for _ in range(cycles):
                 time.sleep(dice.random() * patience_s)
-                name = dice.choice(["store", "subscriber", "worker-1", "worker-2", "publisher", "boxed"])
+                name = dice.choice([*stores, *OTHERS])
+                if name in GROUP and dice.random() < 0.3:
+                    programs.hold(name, dice.random() * STILL_S)
+                    killed[f"{name} stopped"] = killed.get(f"{name} stopped", 0) + 1
+                    continue
                 programs.kill(name)
                 killed[name] = killed.get(name, 0) + 1
                 time.sleep(dice.random() * patience_s / 4)
@@ -303,6 +325,7 @@ def main() -> None:
     parser.add_argument("--cycles", type=int, default=200)
     parser.add_argument("--seed", type=int)
     parser.add_argument("--patience-s", type=float, default=1.0, help="how long nobody is killed, at most")
+    parser.add_argument("--group", action="store_true", help="three stores keep one log")
     parser.add_argument("--be")
     parser.add_argument("--folder", type=Path)
     parser.add_argument("--domain")
@@ -310,7 +333,9 @@ def main() -> None:
     match options.be:
         case None:
             began = time.monotonic()
-            messages, killed = run(options.cycles, options.patience_s, options.seed)
+            messages, killed = run(
+                options.cycles, options.patience_s, options.seed, stores=GROUP if options.group else ALONE
+            )
             took_s = time.monotonic() - began
             print(f"{options.cycles} kills {killed}, {messages} messages, none lost, {took_s:.0f} s")
         case name:

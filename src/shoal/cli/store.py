@@ -51,6 +51,9 @@ forward = typer.Typer(
 )
 app.add_typer(forward, name="forward")
 
+group_app = typer.Typer(help="Look at a group of stores that keep one log.", add_completion=False)
+app.add_typer(group_app, name="group")
+
 Data = Annotated[Path | None, typer.Option(help="The store's directory, made if it is missing.")]
 
 
@@ -91,6 +94,15 @@ def store(
         str | None, typer.Option(help="Where clients connect, such as 10.0.0.7:7480, or off.")
     ] = None,
     name: Annotated[str | None, typer.Option(help="What it calls itself.")] = None,
+    group: Annotated[
+        str | None, typer.Option(help="Keep the log together with other stores: the name of their group.")
+    ] = None,
+    bootstrap: Annotated[
+        int | None, typer.Option(help="Found the group once so many stores are here; for one of them.")
+    ] = None,
+    group_token_file: Annotated[
+        Path | None, typer.Option(help="A file with the token that members prove to each other.")
+    ] = None,
     config: Annotated[Path | None, typer.Option(help="A TOML file, in place of the options above.")] = None,
     url: Url = None,
     domain: Domain = None,
@@ -124,7 +136,13 @@ def store(
             told |= {"tls_cert": tls_cert and str(tls_cert), "tls_key": tls_key and str(tls_key)}
             told = {key: value for key, value in told.items() if value is not None}
             store_config = resolve(data, **retention, flight=flight, **told)
-        _run(store_config, resolve_connection(url, connection))
+        connected = resolve_connection(url, connection)
+        if group is None:
+            if bootstrap is not None or group_token_file is not None:
+                raise ConfigError("--bootstrap and --group-token-file are for a group: add --group NAME")
+            _run(store_config, connected)
+        else:
+            _run_member(store_config, connected, group, bootstrap, group_token_file)
 
 
 def _retention(record: list[str], keep: list[str], keep_bytes: list[str]) -> dict[str, Any]:
@@ -165,6 +183,44 @@ def _run(store_config: Any, connection: Any) -> None:
                 answers.turn()
         except KeyboardInterrupt:
             typer.echo("shoal store: closing", err=True)
+
+
+def _run_member(
+    store_config: Any, connection: Any, name: str, bootstrap: int | None, token_file: Path | None
+) -> None:
+    """Be a member of a group until Ctrl-C, and serve while it owns the group."""
+    from shoal.store.answering import StoreAnswers
+    from shoal.store.group import Group, GroupConfig, token_from
+
+    raise_descriptor_limit()
+    logging.getLogger("shoal.store").setLevel(logging.INFO)
+    ended = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: ended.set())
+    token = None if token_file is None else token_from(token_file)
+    group = GroupConfig(name=name, bootstrap=bootstrap, token=token)
+    with Group(store_config, connection, group) as running:
+        answers: StoreAnswers | None = None
+        try:
+            typer.echo(f"shoal store: member {running.member:016x} of the group {name}", err=True)
+            while not ended.is_set():
+                former = running.store
+                running.turn(0.2)
+                if running.store is not former:
+                    if answers is not None:
+                        answers.close()
+                        answers = None
+                    if running.store is not None:
+                        answers = StoreAnswers(running.store)
+                        typer.echo(f"shoal store: owner, {_described(running.store)}", err=True)
+                    else:
+                        typer.echo("shoal store: another member owns the group", err=True)
+                if answers is not None:
+                    answers.turn()
+        except KeyboardInterrupt:
+            typer.echo("shoal store: closing", err=True)
+        finally:
+            if answers is not None:
+                answers.close()
 
 
 def _described(running: Any) -> str:
@@ -237,6 +293,42 @@ def forward_drop(
     with plain_endings("store forward drop"):
         answer = ask_store(read_status(data), "rule", name=name, act="drop")
         typer.echo(f"dropped {answer['messages']} messages of the rule {name}")
+
+
+@group_app.command("status")
+def group_status(
+    data: Annotated[Path, typer.Option(help="The directory of one of its members.")],
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Print who owns the group, its term, and how far each member is, as one member sees it."""
+    from shoal.store.group import read_group_status
+
+    with plain_endings("store group status"):
+        found = read_group_status(data)
+        for line in [json_module.dumps(found)] if json else _group_lines(found):
+            typer.echo(line)
+
+
+def _group_lines(found: dict[str, Any]) -> list[str]:
+    stale = " (it does not run)" if found["stale"] else ""
+    lines = [f"group {found['group']}, member {found['member']} {found['name']!r}: {found['state']}{stale}"]
+    if found["state"] == "joining":
+        wanted = f" of {found['wanted']}" if found["wanted"] is not None else ""
+        return [*lines, f"waits for the group: {found['here']}{wanted} members are here"]
+    entries = found["entries"]
+    lines.append(
+        f"term {found['term']}, owner {found['owner'] or 'none'}, committed {entries['committed']} "
+        f"of {entries['last']} entries"
+    )
+    for each in found["members"]:
+        role = "owner" if each["owns"] else "follower" if each["votes"] else "learner"
+        silent_s = each["silent_s"]
+        heard = "never heard" if silent_s is None else f"heard {silent_s:.1f} s ago"
+        behind = "" if each["behind"] is None else f", {each['behind']} entries behind"
+        lines.append(f"  {each['member']} {each['name'] or '?'}: {role}, {heard}{behind}")
+    if found.get("failure"):
+        lines.append(f"failed: {found['failure']}")
+    return lines
 
 
 @app.command()

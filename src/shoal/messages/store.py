@@ -112,3 +112,11 @@ FORWARDING_STOPPED = warning(
     "Rule {rule} forwards nothing: {why}. Messages wait in this store.",
     "Look at the rule: shoal store forward status.",
 )
+GROUP_FOUNDED = info(3050, "Founded group {group} with {members} members.")
+ELECTED = info(3051, "Elected to own group {group} in term {term}; the store is open after {seconds:.3f} s.")
+DEPOSED = warning(3052, "Another store owns group {group} now; this one follows.")
+NOT_A_MEMBER = error(
+    3053,
+    "Group {group} was founded by {members} other members, and this store is none of them; it waits.",
+    "Start it with the directory that it had. A new member cannot join a group yet.",
+)

@@ -97,9 +97,14 @@ class Presence:
         doors: list[Bus],
         listen_s: float = LISTEN_S,
         gives_way: bool = True,
+        is_grouped: bool = False,
     ) -> None:
-        """With `gives_way` the store ends for one that was here earlier, though that proves nothing."""
+        """With `gives_way` the store ends for one that was here earlier, though that proves nothing.
+
+        Of a group's stores, elections decide which one serves.
+        """
         self._gives_way = gives_way
+        self._is_grouped = is_grouped
         self._bus = bus
         self._describe = describe
         self._failed = failed
@@ -154,6 +159,8 @@ class Presence:
         """Another store is here: whoever came later gives way."""
         mine = self._describe()
         if other.get("memory") or mine["memory"] or other.get("run") == mine["run"]:
+            return
+        if self._is_grouped and other.get("store") == mine["store"]:
             return
         patterns, since, run = other.get("patterns"), other.get("since"), other.get("run")
         if not isinstance(patterns, list) or not isinstance(since, int | float) or not isinstance(run, str):

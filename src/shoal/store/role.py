@@ -37,6 +37,8 @@ from shoal.store.asking import Asker
 from shoal.store.certificate import certificate_of
 from shoal.store.config import StoreConfig
 from shoal.store.forwarder import Forwarding
+from shoal.store.founding import is_member
+from shoal.store.held import Held
 from shoal.store.keeping import Keeper
 from shoal.store.losses import Losses, loss_of
 from shoal.store.machine import Identity
@@ -71,9 +73,20 @@ class Store:
     it in a `with` statement.
     """
 
-    def __init__(self, config: StoreConfig, connection: ConnectionConfig, *, beside: bool = False) -> None:
-        """A store that is `beside` a connection of its program joins where that is, by `join`."""
+    def __init__(
+        self,
+        config: StoreConfig,
+        connection: ConnectionConfig,
+        *,
+        beside: bool = False,
+        held: Held | None = None,
+    ) -> None:
+        """A store that is `beside` a connection of its program joins where that is, by `join`.
+
+        One that is `held` by a group serves the group's log, and leaves it open when it ends.
+        """
         self.config = config
+        self._held = held
         self.domain = connection.domain
         self.name = config.name
         #: The process it belongs to: a forked child has no part in it.
@@ -99,7 +112,7 @@ class Store:
         #: What they may do; without a file, everything that their roles allow.
         self._rules = Rules(None if config.access is None else AccessFile(config.access))
         self._bad_rules: str | None = None
-        self.log = _open_log(config)
+        self.log = _open_log(config) if held is None else held.log
         try:
             #: What it shows to those who connect; none is without encryption.
             self.certificate = certificate_of(config, [socket.gethostname(), LOOPBACK])
@@ -108,7 +121,7 @@ class Store:
             self._bus = Bus(dataclasses.replace(connection, when_full="block"))
             (begin_instead if beside else begin)(self._bus)
         except BaseException:
-            self.log.close()
+            self._close_log()
             raise
         patterns = [rule.pattern for rule in config.record]
         self._recording = Recording(
@@ -164,17 +177,24 @@ class Store:
             principals=self._principals,
             rules=self._rules,
             forward=self.config.forward,
+            held=self._held,
         )
         self._staged = Staged(self.log, self._serving)
         self._presence = Presence(
             self._bus,
             lambda: description(
-                self.log, identity, self._began_s, self.urls, self._open_state(), self.domain
+                self.log,
+                identity,
+                self._began_s if self._held is None else self._held.since,
+                self.urls,
+                self._open_state(),
+                self.domain,
             ),
             self._fail,
             doors=[] if self._door is None else [self._door],
-            # Within one process everybody is heard of at once.
-            listen_s=0.05 if connection.scheme == "inproc" else LISTEN_S,
+            # Within one process everybody is heard of at once, and who owns a group was elected.
+            listen_s=0.05 if connection.scheme == "inproc" or self._held is not None else LISTEN_S,
+            is_grouped=self._held is not None,
             # Nobody proves on the bus to be a store; where tokens count, that is not enough.
             gives_way=self._principals is None,
         )
@@ -230,7 +250,11 @@ class Store:
         self._syncing.stop()
         self._bus.close(0)
         self._keeper.projection.close()
-        self.log.close()
+        self._close_log()
+
+    def _close_log(self) -> None:
+        if self._held is None:
+            self.log.close()
 
     # What others ask of it.
 
@@ -380,6 +404,7 @@ class Store:
             "durable": list(self.log.durable),
             "term": _term_of(self.log),
             "patterns": list(self.config.patterns),
+            "group": None if self._held is None else self._held.status(),
             **self._serving_status(),
         }
 
@@ -528,7 +553,8 @@ class Store:
         """Stop for good: nobody knows what is on the disk."""
         if self._error is None:
             self._error = error
-            notices.STORE_STOPPED(path=self.config.path, why=error).log(log)
+            if self._held is None or not self._held.is_deposed:
+                notices.STORE_STOPPED(path=self.config.path, why=error).log(log)
         self._failed.set()
 
     def close(self) -> None:
@@ -546,6 +572,8 @@ class Store:
         self._publishing.stop()
         if self._keeping is not threading.current_thread():
             self._keeping.join()
+        if self._error is None and self._held is not None and self._held.is_deposed:
+            self._error = StoreError("another store owns the group now")
         self._serving.close(failed=self._error is not None)
         self._bus.close(1.0)
         self._syncing.stop()
@@ -554,7 +582,7 @@ class Store:
                 self.log.sync()
                 self._keeper.project()
                 self._write_status()
-            self.log.close()
+            self._close_log()
         except StoreError as error:
             self._fail(error)
         self._keeper.projection.close()
@@ -611,16 +639,22 @@ def _is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
+def log_options(config: StoreConfig) -> dict[str, Any]:
+    """How the log of a store is kept."""
+    return {
+        "holder": f"the store {config.name!r} of process {os.getpid()} on {socket.gethostname()}",
+        "segment_bytes": config.segment_bytes,
+        "buffer_bytes_max": config.buffer_bytes_max,
+        "state_bytes_max": min(32 << 20, config.segment_bytes // 2),
+    }
+
+
 def _open_log(config: StoreConfig) -> Log:
-    log_ = Log(
-        config.path,
-        store_id=secrets.randbits(64),
-        incarnation=os.urandom(16),
-        holder=f"the store {config.name!r} of process {os.getpid()} on {socket.gethostname()}",
-        segment_bytes=config.segment_bytes,
-        buffer_bytes_max=config.buffer_bytes_max,
-        state_bytes_max=min(32 << 20, config.segment_bytes // 2),
-    )
+    if is_member(config.path):
+        raise StoreError(
+            f"{config.path} belongs to a member of a group: start it with --group, or take another directory"
+        )
+    log_ = Log(config.path, store_id=secrets.randbits(64), incarnation=os.urandom(16), **log_options(config))
     created, read, torn, seconds = log_.recovered
     if torn:
         notices.TORN_TAIL(size=torn).log(log)

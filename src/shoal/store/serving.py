@@ -31,6 +31,7 @@ from shoal.store.certificate import Certificate
 from shoal.store.core import Now
 from shoal.store.forwards import Next
 from shoal.store.gate import Gate, Via
+from shoal.store.held import Held
 from shoal.store.listening import Listening
 from shoal.store.machine import SESSION, Identity, Machine
 from shoal.store.publishing import Publishing
@@ -169,8 +170,11 @@ class Serving:
         principals: Principals | None = None,
         rules: Rules | None = None,
         forward: tuple[ForwardRule, ...] = (),
+        held: Held | None = None,
     ) -> None:
         self._log = log_
+        #: The group that keeps the log, if one does: nothing is said while another store may own it.
+        self._held = held
         #: Called when messages became durable, or an operator changed a rule.
         self.when_durable: Callable[[], None] = lambda: None
         self._has_rules = bool(forward)
@@ -347,6 +351,8 @@ class Serving:
             is_unsettled = self.machine.append(self._now())
         if is_unsettled:
             self._log.sync()
+        if self._held is not None:
+            self._held.wait_for_lease()
         with self._lock:
             more = self.machine.settle(self._now())
             outgoing, silent = self.machine.poll_transmit(), self.machine.poll_silent()

@@ -58,7 +58,6 @@ class StoreRun:
         self.random = random.Random(seed)
         self.history = History()
         self.now_s = 1_000_000.0
-        self.disk = SimulatedDisk(seed)
         self.starts = 0
         #: By session: whoever hears it, and what is under way in both directions.
         self.clients: dict[str, Client] = {}
@@ -69,6 +68,7 @@ class StoreRun:
         self.has_no_space = False
         self.is_up = False
         self.live = Live(self)
+        self.begin()
         self.open()
         self.publishers = [Publisher(self, "p"), OutboxPublisher(self, "o", 3)]
         self.speaker = Speaker(self, 9)
@@ -91,6 +91,10 @@ class StoreRun:
 
     # The store.
 
+    def begin(self) -> None:
+        """Make what the store stands on."""
+        self.disk = SimulatedDisk(self.seed)
+
     def open(self) -> None:
         """Start the store, which takes a moment."""
         self.starts += 1
@@ -102,6 +106,10 @@ class StoreRun:
             segment_bytes=SEGMENT_BYTES,
             clock_us=self.now.wall_us,
         )
+        self.begin_machine()
+
+    def begin_machine(self) -> None:
+        """Serve the log."""
         identity = Identity(name="sim", run=str(self.starts))
         # In every other run each consumer that is alone is granted messages ahead, however slow it is.
         ahead_within_s = AHEAD_WITHIN_S if self.seed % 2 else math.inf
@@ -128,6 +136,13 @@ class StoreRun:
         """The store dies; whatever was under way is gone, and clients notice."""
         self.is_up = False
         self.live.lose()
+        self.start_again()
+        for session, client in list(self.clients.items()):
+            self.disconnect(session)
+            client.connect()
+
+    def start_again(self) -> None:
+        """Start a store that died."""
         # The process is killed, and the page cache survives; or the power fails.
         if self.random.random() < 0.5:
             self.disk.kill()
@@ -144,24 +159,21 @@ class StoreRun:
         else:
             self.open()
         if not self.is_healing:
-            self.choose_faults()
-        for session, client in list(self.clients.items()):
-            self.disconnect(session)
-            client.connect()
+            self.choose_faults(self.disk)
 
-    def choose_faults(self) -> None:
-        """What goes wrong with the disk next."""
+    def choose_faults(self, disk: SimulatedDisk) -> None:
+        """What goes wrong with a disk next."""
         what = self.random.random()
         self.has_no_space = self.has_no_space or 0.65 <= what < 0.75
         if what < 0.5:
-            self.disk.set_faults(stop_at=self.random.randrange(1, 400))
+            disk.set_faults(stop_at=self.random.randrange(1, 400))
         elif what < 0.65:
-            self.disk.set_faults(fail_sync_at=self.random.randrange(1, 200))
+            disk.set_faults(fail_sync_at=self.random.randrange(1, 200))
         elif what < 0.75:
-            used = sum(size for _, size in self.disk.files())
-            self.disk.set_faults(capacity_bytes=used + self.random.randrange(3) * SEGMENT_BYTES)
+            used = sum(size for _, size in disk.files())
+            disk.set_faults(capacity_bytes=used + self.random.randrange(3) * SEGMENT_BYTES)
         else:
-            self.disk.set_faults()
+            disk.set_faults()
 
     def turn(self) -> None:
         """The store takes some requests, makes them durable, answers; it may die anywhere in between."""
@@ -181,7 +193,7 @@ class StoreRun:
             if self.machine.append(self.now):
                 # Another thread publishes, whenever it likes.
                 self.publish()
-                self.log.sync()
+                self.make_durable()
             self.machine.settle(self.now)
             self.publish()
             for session, body in self.machine.poll_transmit():
@@ -197,6 +209,10 @@ class StoreRun:
                 self.tidy()
         except StoreError:
             self.crash()
+
+    def make_durable(self) -> None:
+        """Return when what was appended is durable."""
+        self.log.sync()
 
     def note_delivery(self, session: str, body: dict[str, Any]) -> None:
         """The store gives messages out."""
@@ -253,7 +269,7 @@ class StoreRun:
         try:
             self.machine.close(self.now)
             if self.machine.append(self.now):
-                self.log.sync()
+                self.make_durable()
             self.machine.settle(self.now)
             self.log.close()
         except StoreError:
@@ -353,9 +369,7 @@ class StoreRun:
     def heal(self) -> None:
         """No more faults: everything that was stored must reach everybody."""
         self.is_healing = True
-        self.disk.set_faults()
-        if self.log.failure is not None or self.disk.is_stopped:
-            self.crash()
+        self.mend()
         # What the last fault took must be missed, too, though nothing else breaks any more.
         for _ in range(LOSSES_BEFORE_HEALING):
             self.lose()
@@ -368,6 +382,12 @@ class StoreRun:
             if at > 20 and self.is_quiet():
                 return
         raise AssertionError(f"not everything was delivered: {self.describe()}")
+
+    def mend(self) -> None:
+        """Nothing goes wrong with the disk any more."""
+        self.disk.set_faults()
+        if self.log.failure is not None or self.disk.is_stopped:
+            self.crash()
 
     def is_quiet(self) -> bool:
         """Whether everybody has everything."""

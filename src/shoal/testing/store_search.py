@@ -1,6 +1,6 @@
 """Search for seeds that make a store lose something: `python -m shoal.testing.store_search --seeds 1000`.
 
-With `--forward` one store forwards to another.
+With `--forward` one store forwards to another; with `--group` a group of three keeps the store.
 """
 
 import argparse
@@ -12,15 +12,16 @@ from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 
 from shoal.testing.forward_run import ForwardRun
+from shoal.testing.group_run import GroupRun
 from shoal.testing.store_run import StoreRun
 
 
-def run_seed(seed: int, *, forward: bool = False) -> tuple[int, str | None]:
+def run_seed(seed: int, *, kind: type[StoreRun] | type[ForwardRun] = StoreRun) -> tuple[int, str | None]:
     """Run one seed: what failed, if anything did."""
     # Thousands of sessions end in a run, and each says so.
     logging.getLogger("shoal.store").setLevel(logging.CRITICAL + 1)
     try:
-        (ForwardRun if forward else StoreRun)(seed)
+        kind(seed)
     # A panic in the kernel is no Exception; to the search it is one more failing seed.
     except BaseException as error:
         if isinstance(error, KeyboardInterrupt):
@@ -35,10 +36,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seeds", type=int, default=100, metavar="N", help="how many seeds to try")
     parser.add_argument("--first", type=int, default=0, metavar="S", help="the first seed to try")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, metavar="N", help="processes to use")
-    parser.add_argument("--forward", action="store_true", help="one store forwards to another")
+    kinds = parser.add_mutually_exclusive_group()
+    kinds.add_argument("--forward", action="store_true", help="one store forwards to another")
+    kinds.add_argument("--group", action="store_true", help="a group of three keeps the store")
     options = parser.parse_args(arguments)
-    run = functools.partial(run_seed, forward=options.forward)
-    way = " --forward" if options.forward else ""
+    kind = ForwardRun if options.forward else GroupRun if options.group else StoreRun
+    run = functools.partial(run_seed, kind=kind)
+    way = " --forward" if options.forward else " --group" if options.group else ""
     seeds = range(options.first, options.first + options.seeds)
     failed = 0
     with ProcessPoolExecutor(options.jobs) as pool:

@@ -149,6 +149,7 @@ class Doors:
             "memory": False, "run": "r", "patterns": [">"], "since": 5.0,
         }  # fmt: skip
         self.presence._rivals, self.presence._gives_way = {}, True
+        self.presence._is_grouped = False
         self.presence._since_s = 0.0
         self.presence.open = type("Open", (), {"is_set": staticmethod(lambda: True)})()
         self.session = Session(5, token=lambda: "s")

@@ -1,0 +1,284 @@
+"""A store that a group of three keeps, simulated: disks, the network between the members, and clients.
+
+Everything that `store_run` does to a store alone is done to the owner of the group, and the clients' history
+is checked by the same rules: a client must not see the difference. Beside that, messages between members are
+lost, late and doubled, members are cut off from the others, and each disk stops, tears writes and fails syncs
+by itself.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+
+from shoal._core import Log, Member, SimulatedDisk
+from shoal.errors import StoreError
+from shoal.testing.store_run import SEGMENT_BYTES, StoreRun
+
+MEMBERS = (1, 2, 3)
+ELECTION_S = 1.0
+#: How far the time goes between two looks at the members.
+LOOK_S = 0.02
+#: An owner is elected within so many looks, if most members can talk to each other.
+LOOKS_MAX = 3000
+#: How long a member that died stays away, and a cut lasts, at the most.
+AWAY_S_MAX = 4.0
+
+
+class Site:
+    """One member on its disk."""
+
+    def __init__(self, run: GroupRun, id_: int) -> None:
+        self.run, self.id = run, id_
+        self.disk = SimulatedDisk(run.seed * 8 + id_)
+        self.log: Log | None = None
+        self.member: Member | None = None
+        #: Whether it was opened once: from then on its log is what it is.
+        self.has_begun = False
+        #: When it starts again, if it is dead.
+        self.starts_at_s = 0.0
+        self.lives = 0
+
+    def open(self) -> None:
+        """Start; the disk may fail again meanwhile."""
+        run = self.run
+        self.lives += 1
+        founding = None if self.has_begun else (7, bytes(16), list(MEMBERS), 1)
+        try:
+            self.log = Log.simulated_member(
+                self.disk,
+                member=self.id,
+                founding=founding,
+                segment_bytes=SEGMENT_BYTES,
+                clock_us=run.now.wall_us,
+                election_s=ELECTION_S,
+                seed=run.seed * 1000 + self.id * 100 + self.lives,
+            )
+        except StoreError:
+            self.disk.restart()
+            return
+        self.member = Member(self.log)
+        self.has_begun = True
+        if not run.is_healing:
+            run.choose_faults(self.disk)
+
+    def die(self, away_s: float) -> None:
+        """The process is killed, and the page cache survives; or the power fails."""
+        if self.member is not None:
+            self.run.cuts += self.member.cuts
+        if self.run.random.random() < 0.5:
+            self.disk.kill()
+        else:
+            self.disk.restart()
+        self.log = self.member = None
+        self.starts_at_s = self.run.now_s + away_s
+
+
+class GroupRun(StoreRun):
+    """One run."""
+
+    def begin(self) -> None:
+        """Make the members."""
+        #: What the network does to members has a random source of its own: clients do the same in each run.
+        self.weather = random.Random(self.seed ^ 0x67726F7570)
+        self.sites = [Site(self, id_) for id_ in MEMBERS]
+        #: When it arrives, for whom, from whom, and what.
+        self.under_way: list[tuple[float, int, int, bytes]] = []
+        #: Who is cut off from the others, and until when.
+        self.cut_off, self.cut_until_s = 0, 0.0
+        self.owner = self.sites[0]
+        #: Terms in which a member served, and which: one of each.
+        self.served: dict[int, int] = {}
+        #: How often a member's log was cut off.
+        self.cuts = 0
+
+    # The members.
+
+    def living(self) -> Iterator[tuple[Site, Log, Member]]:
+        """Members that run, with what they have now: one may die meanwhile."""
+        for site in self.sites:
+            if site.log is not None and site.member is not None:
+                yield site, site.log, site.member
+
+    def carry(self) -> None:
+        """A moment passes: messages between members arrive, disks are synced, who is dead starts again."""
+        self.now_s += LOOK_S
+        if self.now_s >= self.cut_until_s:
+            self.cut_off = 0
+        for site in self.sites:
+            if site.member is None and self.now_s >= site.starts_at_s:
+                site.open()
+        due = [each for each in self.under_way if each[0] <= self.now_s]
+        self.under_way = [each for each in self.under_way if each[0] > self.now_s]
+        for site, log, member in self.living():
+            try:
+                log.set_clock_us(self.now.wall_us)
+                for _, to, sender, content in sorted(due, key=lambda each: each[0]):
+                    if to == site.id and self.cut_off not in (to, sender):
+                        member.handle_message(content)
+                member.handle_timeout()
+                member.sync()
+                if member.failure is not None:
+                    raise StoreError(member.failure)
+                member.take_events()
+                for to, content in member.take_transmits():
+                    self.send(site.id, to, content)
+            except StoreError:
+                site.die(self.away_s())
+
+    def away_s(self) -> float:
+        """How long a member that dies stays away."""
+        return self.weather.choice((0.0, 0.5, AWAY_S_MAX)) if not self.is_healing else 0.0
+
+    def send(self, sender: int, to: int, content: bytes) -> None:
+        """A message between members sets out: it may be lost, late or doubled."""
+        if not self.is_healing and self.weather.random() < 0.03:
+            return
+        for _ in range(1 if self.is_healing or self.weather.random() > 0.02 else 2):
+            late_s = self.weather.choice((0.0, 0.0, 0.0, 0.01, 0.05, 0.3 if not self.is_healing else 0.0))
+            self.under_way.append((self.now_s + late_s, to, sender, content))
+
+    def owning(self) -> Site | None:
+        """The member that owns the group now: there is never a second one."""
+        owning = [(site, member.term) for site, _, member in self.living() if member.owns]
+        assert len(owning) <= 1, f"two members own the group: {[(site.id, term) for site, term in owning]}"
+        for site, term in owning:
+            assert self.served.setdefault(term, site.id) == site.id, f"two members owned term {term}"
+            return site
+        return None
+
+    # The store, as its owner has it.
+
+    def open(self) -> None:
+        """Wait until a member owns the group, and serve its log."""
+        self.starts += 1
+        for _ in range(LOOKS_MAX):
+            owner = self.owning()
+            if owner is not None and owner.log is not None:
+                self.owner, self.log, self.disk = owner, owner.log, owner.disk
+                self.begin_machine()
+                return
+            self.carry()
+        raise AssertionError(f"no owner was elected: {self.describe_members()}")
+
+    def is_deposed(self) -> bool:
+        """Whether the member that was the owner is none any more."""
+        member = self.owner.member
+        return self.owner.log is not self.log or member is None or not member.is_elected
+
+    def make_durable(self) -> None:
+        """Return when the group has what was appended.
+
+        Raises:
+            StoreError: the owner was deposed, or died.
+        """
+        member = self.owner.member
+        term = None if member is None else member.term
+        self.log.sync()
+        for _ in range(LOOKS_MAX):
+            if self.is_deposed() or (self.owner.member and self.owner.member.term) != term:
+                raise StoreError("another member owns the group")
+            if self.log.is_settled:
+                break
+            self.carry()
+        else:
+            raise AssertionError(f"nothing is committed: {self.describe_members()}")
+        if self.owner.member is None or not self.owner.member.owns:
+            # It may answer again later, or be deposed: this simulation lets it begin anew.
+            raise StoreError("the lease is over")
+
+    def turn(self) -> None:
+        """The members go on, and the owner serves."""
+        self.carry()
+        self.disturb_members()
+        if self.is_deposed():
+            self.crash()
+        super().turn()
+
+    def disturb_members(self) -> None:
+        """A member dies, or is cut off from the others."""
+        if self.is_healing:
+            return
+        what = self.weather.random()
+        if what < 0.01:
+            self.weather.choice(self.sites).die(self.away_s())
+        elif what < 0.04:
+            self.cut_off = self.weather.choice((self.owner.id, *MEMBERS))
+            self.cut_until_s = self.now_s + self.weather.random() * AWAY_S_MAX
+
+    def start_again(self) -> None:
+        """The owner died, or was deposed, or only its store ended: whoever owns the group next serves."""
+        if self.owner.log is self.log and (self.is_unfit() or self.random.random() < 0.5):
+            self.owner.die(self.away_s())
+        for _ in range(20):
+            try:
+                self.open()
+                return
+            except StoreError:
+                self.owner.die(self.away_s())
+        raise AssertionError(f"no owner could serve: {self.describe_members()}")
+
+    def is_unfit(self) -> bool:
+        """Whether the owner's log takes nothing more."""
+        member = self.owner.member
+        return self.log.failure is not None or self.disk.is_stopped or member is None or bool(member.failure)
+
+    def restart(self) -> None:
+        """The owner closes in an orderly way, and starts again."""
+        try:
+            self.machine.close(self.now)
+            if self.machine.append(self.now):
+                self.make_durable()
+            self.machine.settle(self.now)
+            self.log.close()
+        except StoreError:
+            pass
+        if self.owner.log is self.log:
+            self.owner.die(0.0)
+        self.crash()
+
+    def pass_time(self, seconds: float) -> None:
+        """Time passes for everybody."""
+        until_s = self.now_s + seconds
+        while self.now_s < until_s:
+            self.carry()
+        super().pass_time(0.0)
+        try:
+            self.machine.handle_timeout(self.now)
+        except StoreError:
+            self.crash()
+
+    def mend(self) -> None:
+        """Nothing goes wrong with disks and network any more."""
+        self.cut_off = 0
+        for site in self.sites:
+            site.disk.set_faults()
+            if site.member is None or site.disk.is_stopped or site.member.failure is not None:
+                site.die(0.0)
+        if self.is_deposed() or self.is_unfit():
+            self.crash()
+
+    def heal(self) -> None:
+        """No more faults: everything reaches everybody, and all members have the same log."""
+        super().heal()
+        for _ in range(200):
+            if all(log.is_settled and log.end == self.log.end for _, log, _ in self.living()):
+                break
+            self.carry()
+        logs = [log for _, log, _ in self.living()]
+        assert len(logs) == len(MEMBERS), f"a member is missing: {self.describe_members()}"
+        kept = [log.rows(log.floor, log.durable_end, rows_max=1 << 30) for log in logs]
+        assert kept[0] == kept[1] == kept[2], f"members have other rows: {self.describe_members()}"
+        assert len({log.durable for log in logs}) == 1, f"members end elsewhere: {self.describe_members()}"
+
+    def describe_members(self) -> str:
+        """How each member is, for whoever looks for the reason."""
+        found = [
+            (site.id, member.term, member.owner, member.indexes, member.owns)
+            for site, _, member in self.living()
+        ]
+        return f"cut off {self.cut_off}, members {found}"
+
+    def describe(self) -> str:
+        """What is left, for whoever looks for the reason."""
+        return f"{super().describe()}, {self.describe_members()}"

@@ -1,0 +1,159 @@
+"""Three stores that keep one log, as processes: killed, stopped and ended under load."""
+
+import json
+import secrets
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import kill_queues
+import pytest
+
+import shoal
+from shoal.store.group import STATUS, read_group_status
+
+#: A new owner is elected and serves within this time, also on a busy machine.
+PATIENCE_S = 40.0
+NAMES = ("a", "b", "c")
+
+
+class Members:
+    """Stores of one group, each of which can be killed and started again."""
+
+    def __init__(self, folder: Path, domain: str) -> None:
+        self._folder, self._domain = folder, domain
+        self._running: dict[str, subprocess.Popen[bytes]] = {}
+
+    def start(self, name: str, *options: str) -> None:
+        command = [sys.executable, "-m", "shoal.cli", "store", "--data", str(self._folder / name)]
+        command += ["--domain", self._domain, "--interface", "lo", "--group", "g", "--name", name, *options]
+        with (self._folder / f"{name}.log").open("ab") as log:
+            self._running[name] = subprocess.Popen(command, stdout=log, stderr=log)
+
+    def end(self, name: str, *, kill: bool = True) -> None:
+        process = self._running.pop(name)
+        (process.kill if kill else process.terminate)()
+        assert kill or process.wait(PATIENCE_S) == 0, self.tell()
+        process.wait()
+
+    def status(self, name: str) -> dict[str, Any]:
+        return read_group_status(self._folder / name)
+
+    def owner(self) -> str:
+        """Who owns the group, once one of those that run does."""
+        found: list[str] = []
+
+        def is_there() -> bool:
+            found[:] = [name for name in self._running if self._says(name, "state") == "owner"]
+            return len(found) == 1
+
+        self.wait_until(is_there)
+        return found[0]
+
+    def _says(self, name: str, field: str) -> Any:
+        path = self._folder / name / STATUS
+        found = json.loads(path.read_text()) if path.exists() else {}
+        # What an earlier life of it said says nothing.
+        process = self._running.get(name)
+        return found.get(field) if process is not None and found.get("pid") == process.pid else None
+
+    def wait_until(self, is_so: Callable[[], bool]) -> None:
+        until = time.monotonic() + PATIENCE_S
+        while not is_so():
+            assert time.monotonic() < until, f"it did not happen:\n{self.tell()}"
+            assert all(process.poll() is None for process in self._running.values()), self.tell()
+            time.sleep(0.05)
+
+    def tell(self) -> str:
+        return "\n".join(
+            f"--- {path.stem}\n{path.read_text()}" for path in sorted(self._folder.glob("*.log"))
+        )
+
+    def stop(self) -> None:
+        for name in list(self._running):
+            self.end(name)
+
+
+@pytest.fixture
+def domain() -> str:
+    return f"group-{secrets.token_hex(4)}"
+
+
+@pytest.fixture
+def members(tmp_path: Path, domain: str) -> Iterator[Members]:
+    made = Members(tmp_path, domain)
+    made.start("a", "--bootstrap", "3")
+    made.start("b")
+    made.start("c")
+    try:
+        made.owner()
+        yield made
+    finally:
+        made.stop()
+
+
+@pytest.mark.timeout(240)
+def test_a_queue_survives_its_owner_one_after_the_other(members: Members, domain: str) -> None:
+    with shoal.connect(domain=domain, interface="lo") as bus:
+        queue = bus.queue("work")
+        sent = []
+        for number in range(30):
+            if number in (10, 20):
+                owner = members.owner()
+                members.end(owner, kill=number == 10)
+                members.start(owner)
+            queue.send({"number": number})
+            sent.append(number)
+        with queue.consume() as consumer:
+            read = [consumer.receive(PATIENCE_S) for _ in sent]
+        assert [message.body["number"] for message in read if message is not None] == sent
+
+    def is_level() -> bool:
+        entries = [members.status(name).get("entries") for name in NAMES]
+        return len({json.dumps(each) for each in entries}) == 1
+
+    # The one that was killed fetches what it missed, so all of them have the same.
+    members.wait_until(is_level)
+
+
+@pytest.mark.timeout(240)
+def test_without_a_majority_nothing_is_confirmed(members: Members, domain: str) -> None:
+    with shoal.connect(domain=domain, interface="lo") as bus:
+        queue = bus.queue("work")
+        queue.send("one")
+        owner = members.owner()
+        others = [name for name in NAMES if name != owner]
+        for name in others:
+            members.end(name)
+        with pytest.raises(shoal.ShoalError):
+            queue.send("two", timeout_s=3.0)
+        for name in others:
+            members.start(name)
+        members.owner()
+        queue.send("three")
+
+
+@pytest.mark.timeout(240)
+def test_a_store_alone_refuses_the_directory_of_a_member(
+    members: Members, tmp_path: Path, domain: str
+) -> None:
+    owner = members.owner()
+    members.end(owner)
+    command = [sys.executable, "-m", "shoal.cli", "store", "--data", str(tmp_path / owner)]
+    refused = subprocess.run(
+        [*command, "--domain", f"{domain}-2", "--interface", "lo"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert refused.returncode != 0
+    assert "belongs to a member of a group" in refused.stderr
+
+
+@pytest.mark.timeout(5 * kill_queues.PATIENCE_S)
+def test_nothing_is_lost_when_members_are_killed_and_stopped() -> None:
+    messages, _ = kill_queues.run(5, 2.0, stores=kill_queues.GROUP)
+    assert messages > 0
