@@ -23,6 +23,8 @@ log = logging.getLogger("shoal.bus")
 
 #: The chain of topics whose first level starts with `_`.
 RESERVED_CHAIN = 4
+#: Of more subscriptions than this, `MessagesLost` names so many.
+SUBSCRIPTIONS_MAX = 10
 #: Events kept for an owner that does not take them; the oldest give way.
 EVENTS_MAX = 10_000
 
@@ -235,6 +237,8 @@ def from_core(kind: str, node: int, details: Mapping[str, Any]) -> Event:
 def warning(event: Event) -> Line | None:
     """The log line of an event; `None` if it deserves none."""
     match event:
+        case MessagesLost(_, _, chain, _, _, _, patterns) if _concerns_none(chain, patterns):
+            return None
         case MessagesLost(node, _, chain, first, last, _, patterns) if first and last:
             affected = _patterns(chain, patterns)
             return notices.MESSAGES_LOST(node=node, chain=chain, first=first, last=last, patterns=affected)
@@ -267,10 +271,22 @@ def warning(event: Event) -> Line | None:
             return _link_warning(event)
 
 
+def _fitting(chain: int, patterns: tuple[str, ...]) -> list[str]:
+    """Those subscriptions whose messages the chain carries."""
+    return [pattern for pattern in patterns if pattern.startswith("_") == (chain == RESERVED_CHAIN)]
+
+
+def _concerns_none(chain: int, patterns: tuple[str, ...]) -> bool:
+    """Whether all subscriptions are known, and the chain carries messages of none of them.
+
+    A router's answer to another program, for instance, is no loss to a subscriber of prices.
+    """
+    return 0 < len(patterns) < SUBSCRIPTIONS_MAX and not _fitting(chain, patterns)
+
+
 def _patterns(chain: int, patterns: tuple[str, ...]) -> str:
     """Those subscriptions whose messages the chain carries, in words; `?` if there is none."""
-    fitting = [pattern for pattern in patterns if pattern.startswith("_") == (chain == RESERVED_CHAIN)]
-    return ", ".join(fitting) or "?"
+    return ", ".join(_fitting(chain, patterns)) or "?"
 
 
 def _link_warning(event: Event) -> Line | None:

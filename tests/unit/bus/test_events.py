@@ -64,6 +64,19 @@ def test_warnings_of_one_kind_are_far_apart_and_none_goes_uncounted(caplog: pyte
     assert lines[3] == "SHOAL-2112 Similar warnings suppressed: 1 (MessagesLost)."
 
 
+def test_a_loss_that_no_subscription_here_can_lack_is_not_logged(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING, "shoal.bus"):
+        warnings = Warnings()
+        # An answer to another program, on a reserved topic.
+        warnings.add(shoal.MessagesLost(2748, 5, 4, 2, 2, 0, ("orders/>",)))
+        # Only reserved topics are subscribed to.
+        warnings.add(shoal.MessagesLost(2748, 5, 2, 2, 2, 0, ("_reply/1",)))
+        assert caplog.text == ""
+        # More subscriptions than the event names: one of them may lack it.
+        warnings.add(shoal.MessagesLost(2748, 5, 4, 2, 2, 0, tuple(f"orders/{n}" for n in range(10))))
+    assert "SHOAL-2101" in caplog.text
+
+
 def test_another_node_id_is_told_as_that_and_logged(caplog: pytest.LogCaptureFixture) -> None:
     event = from_core("renamed", 2748, {"before": 7})
     assert event == shoal.NodeIdChanged(2748, before=7)
