@@ -38,6 +38,7 @@ sim: build  ## a long search for failing simulations: make sim SEEDS=10000
 	$(BIN)/python -m shoal.testing.search --seeds $(SEEDS) --scenario domain_chaos
 	$(BIN)/python -m shoal.testing.store_search --seeds $(SEEDS)
 	$(BIN)/python -m shoal.testing.store_search --seeds $(SEEDS) --forward
+	$(BIN)/python -m shoal.testing.store_search --seeds $(SEEDS) --group
 	cargo run --release -p shoal-sim --example log_crashes -- $(SEEDS)
 
 routing-model: build  ## a long search for seeds that break the routing model: make routing-model SEEDS=3000
@@ -47,6 +48,7 @@ kill-tests: build  ## kill stores, publishers, subscribers and workers two hundr
 	$(BIN)/python tests/e2e/kill_store.py --cycles $(CYCLES)
 	$(BIN)/python tests/e2e/kill_forwarding.py $(CYCLES)
 	$(BIN)/python tests/e2e/kill_queues.py --cycles $(CYCLES)
+	$(BIN)/python tests/e2e/kill_queues.py --cycles $(CYCLES) --group --patience-s 3
 	$(BIN)/python tests/e2e/kill_gateway.py --cycles $(CYCLES)
 	$(BIN)/python tests/jms/kills.py --cycles $(CYCLES)
 	$(BIN)/python tests/spark/kills.py --kills 30 --rows 60000

@@ -103,6 +103,9 @@ def store(
     group_token_file: Annotated[
         Path | None, typer.Option(help="A file with the token that members prove to each other.")
     ] = None,
+    group_listen: Annotated[
+        str | None, typer.Option(help="Where members of the group connect, such as 10.0.0.7:7490.")
+    ] = None,
     config: Annotated[Path | None, typer.Option(help="A TOML file, in place of the options above.")] = None,
     url: Url = None,
     domain: Domain = None,
@@ -138,11 +141,20 @@ def store(
             store_config = resolve(data, **retention, flight=flight, **told)
         connected = resolve_connection(url, connection)
         if group is None:
-            if bootstrap is not None or group_token_file is not None:
-                raise ConfigError("--bootstrap and --group-token-file are for a group: add --group NAME")
+            if any((bootstrap, group_token_file, group_listen)):
+                raise ConfigError(
+                    "--bootstrap, --group-token-file and --group-listen are for a group: add --group NAME"
+                )
             _run(store_config, connected)
         else:
-            _run_member(store_config, connected, group, bootstrap, group_token_file)
+            _run_member(
+                store_config,
+                connected,
+                name=group,
+                bootstrap=bootstrap,
+                token_file=group_token_file,
+                listen=group_listen,
+            )
 
 
 def _retention(record: list[str], keep: list[str], keep_bytes: list[str]) -> dict[str, Any]:
@@ -186,7 +198,13 @@ def _run(store_config: Any, connection: Any) -> None:
 
 
 def _run_member(
-    store_config: Any, connection: Any, name: str, bootstrap: int | None, token_file: Path | None
+    store_config: Any,
+    connection: Any,
+    *,
+    name: str,
+    bootstrap: int | None,
+    token_file: Path | None,
+    listen: str | None,
 ) -> None:
     """Be a member of a group until Ctrl-C, and serve while it owns the group."""
     from shoal.store.answering import StoreAnswers
@@ -197,7 +215,7 @@ def _run_member(
     ended = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: ended.set())
     token = None if token_file is None else token_from(token_file)
-    group = GroupConfig(name=name, bootstrap=bootstrap, token=token)
+    group = GroupConfig(name=name, bootstrap=bootstrap, token=token, listen=listen)
     with Group(store_config, connection, group) as running:
         answers: StoreAnswers | None = None
         try:

@@ -120,3 +120,8 @@ NOT_A_MEMBER = error(
     "Group {group} was founded by {members} other members, and this store is none of them; it waits.",
     "Start it with the directory that it had. A new member cannot join a group yet.",
 )
+MEMBERS_UNPROVEN = warning(
+    3054,
+    "Members of group {group} prove nothing at {url}: every host that reaches it can pose as a member.",
+    "Give all members the same --group-token-file.",
+)

@@ -28,7 +28,7 @@ from shoal.bus.store_protocol import body_of
 from shoal.bus.sync import Bus
 from shoal.config import ConnectionConfig
 from shoal.config.checks import Checked
-from shoal.config.target import LOOPBACK
+from shoal.config.target import LOOPBACK, Target
 from shoal.errors import ClosedError, ConfigError, FullError, ShoalError, StoreError
 from shoal.messages import store as notices
 from shoal.store.certificate import certificate_of
@@ -36,7 +36,7 @@ from shoal.store.config import StoreConfig
 from shoal.store.founding import MEMBERS_MAX, Founding, Record
 from shoal.store.held import Held
 from shoal.store.peers import Peers, Seal
-from shoal.store.role import Store, log_options
+from shoal.store.role import Store, is_loopback, log_options
 from shoal.store.serving import listening
 from shoal.system import Readable
 
@@ -71,12 +71,22 @@ class GroupConfig(Checked):
     token: bytes | None = None
     #: An owner that is silent for so long is replaced.
     election_s: float = 1.0
+    #: Where members connect: `HOST:PORT`, port 0 being a free one. None is one of the domain's interface.
+    listen: str | None = None
 
     def __post_init__(self) -> None:
         self.check("name", _NAME.fullmatch(self.name) is not None, "letters, digits, '_', '.' and '-'")
         if self.bootstrap is not None:
             self.check_range("bootstrap", 2, MEMBERS_MAX)
         self.check_range("election_s", 0.1, 60.0)
+        if self.listen is not None:
+            self.listen_address()
+
+    def listen_address(self) -> tuple[str, int]:
+        """Where members connect, if that was said."""
+        host, _, port = (self.listen or "").rpartition(":")
+        self.check("listen", bool(host) and port.isdecimal() and int(port) < 65_536, "HOST:PORT")
+        return host.strip("[]"), int(port)
 
 
 def token_from(path: Path) -> bytes:
@@ -133,9 +143,7 @@ class Group:
         self._bus = Bus(connection)
         try:
             begin(self._bus)
-            own = str(self._bus.link().get("address") or "").rpartition(":")[0].strip("[]") or LOOPBACK
-            has_key = connection.key is not None or connection.key_file is not None
-            self._door, self.url = listening(connection, LOOPBACK if has_key else own, 0, self._certificate)
+            self._door, self.url = self._listen(connection)
             self._peers = Peers(self._door, connection.domain, group.name, self._record.member, self._seal)
             self._peers.attach_bell(self._bell, _INBOX)
             self._heres = self._bus.subscribe(self._topic, no_local=True, queue_full="drop_old")
@@ -147,6 +155,22 @@ class Group:
             raise
         self._thread = threading.Thread(target=self._run, name="shoal-group", daemon=True)
         self._thread.start()
+
+    def _listen(self, connection: ConnectionConfig) -> tuple[Bus, str]:
+        """Where members connect: the bus, and its address."""
+        own = str(self._bus.link().get("address") or "").rpartition(":")[0].strip("[]") or LOOPBACK
+        if self.group.listen is not None:
+            host, port = self.group.listen_address()
+        else:
+            # What is encrypted on multicast must not be readable elsewhere unless somebody asked.
+            has_key = connection.key is not None or connection.key_file is not None
+            host, port = LOOPBACK if has_key else own, 0
+        bus, url = listening(connection, host, port, self._certificate)
+        if host in ("0.0.0.0", "::"):
+            url = Target("tcp" if self._certificate is None else "tls", own, int(url.rpartition(":")[2])).url
+        if self.group.token is None and not is_loopback(host):
+            notices.MEMBERS_UNPROVEN(group=self.group.name, url=url).log(log)
+        return bus, url
 
     @property
     def _topic(self) -> str:

@@ -225,7 +225,7 @@ class Store:
         is_wide = host in ("0.0.0.0", "::")
         if is_wide:
             url = Target("tcp" if self.certificate is None else "tls", own, int(url.rpartition(":")[2])).url
-        if is_wide or not _is_loopback(host):
+        if is_wide or not is_loopback(host):
             self._warn_of_clear(url)
         return bus, [url]
 
@@ -526,7 +526,7 @@ class Store:
                 f"flight is {self.config.flight!r}, which needs pyarrow: pip install 'shoal[history]'"
                 f" ({error})"
             ) from None
-        if not _is_loopback(host):
+        if not is_loopback(host):
             if self._principals is None:
                 notices.HISTORY_OPEN(host=host).log(log)
             if self.certificate is None:
@@ -632,7 +632,8 @@ def _close_all() -> None:
             store.close()
 
 
-def _is_loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
+    """Whether only programs of this machine reach an address."""
     try:
         return ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:

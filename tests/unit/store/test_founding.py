@@ -74,6 +74,8 @@ def test_a_group_says_what_is_wrong_with_its_options(tmp_path: Path) -> None:
         GroupConfig(name="a/b")
     with pytest.raises(ConfigError, match="bootstrap"):
         GroupConfig(name="g", bootstrap=1)
+    with pytest.raises(ConfigError, match="listen is 'here', and must be HOST:PORT"):
+        GroupConfig(name="g", listen="here")
     with pytest.raises(ConfigError, match="cannot be read"):
         token_from(tmp_path / "none")
     (tmp_path / "short").write_text("short\n")
