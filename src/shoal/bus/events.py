@@ -23,7 +23,7 @@ log = logging.getLogger("shoal.bus")
 
 #: The chain of topics whose first level starts with `_`.
 RESERVED_CHAIN = 4
-#: Of more subscriptions than this, `MessagesLost` names so many.
+#: The most subscriptions that `MessagesLost` names.
 SUBSCRIPTIONS_MAX = 10
 #: Events kept for an owner that does not take them; the oldest give way.
 EVENTS_MAX = 10_000

@@ -63,7 +63,7 @@ class _Part:
     """One part of the demo."""
 
     title: str
-    #: What is said of it until it says more itself.
+    #: Its line of progress until it tells its first step.
     doing: str
     #: Shows and checks something, and returns whether all was well.
     run: Callable[[Tell], bool]
