@@ -693,8 +693,12 @@ class StoreChannel:
                 # One that keeps, or another owner, whom everybody prefers.
                 self._disown()
             return
-        if self._was_open and self._is_memory and self._session.inboxes and self._owned is None:
-            # The owner is gone, and somebody here still reads.
+        if self._owned is not None:
+            # This member is the owner, though it has not heard itself say so yet.
+            election.withdraw()
+            return
+        if self._was_open and self._is_memory and self._session.inboxes:
+            # The owner is gone, and a consumer here still reads.
             election.stand(now)
         if not election.stands:
             return

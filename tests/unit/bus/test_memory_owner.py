@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+import shoal
 from shoal.bus.memory_owner import SILENT_S, STAND_S, Election
 
 
@@ -95,3 +96,18 @@ def test_whoever_knows_that_nobody_else_is_there_does_not_wait_for_others() -> N
     alone.stand(0.0)
     assert alone.poll(0.0, alone=True) == "own"
     assert not alone.stands
+
+
+def test_an_owner_that_does_not_hear_itself_does_not_become_one_again() -> None:
+    with shoal.connect("inproc://deaf-owner") as bus:
+        bus.queue("q").send("kept", persistent=False)
+        channel = bus._connection.owners().main()
+        owned = channel._owned
+        assert owned is not None
+        # Each look finds nobody, as on a machine that stands still for a while.
+        for now in range(3):
+            channel._election.stand(now)
+            channel._stand(now + 2 * STAND_S, None)
+        assert channel._owned is owned
+        assert not channel._election.stands
+        assert bus.queue("q").receive(5).body == "kept"
