@@ -18,9 +18,13 @@ def shown(console):
     return console.file.getvalue()
 
 
+def silently(_step):
+    """Progress is not shown."""
+
+
 def test_without_spark_the_demo_says_so_in_one_line_and_ends_well(console, monkeypatch):
     monkeypatch.setattr(demo_spark, "find_spec", lambda name: None)
-    assert demo_spark.run(console)
+    assert demo_spark.run(console, silently)
     assert shown(console) == "  left out: Spark is not installed (pip install 'shoal[spark]')\n"
 
 
@@ -29,7 +33,7 @@ def test_what_goes_wrong_is_one_line_too(console, monkeypatch):
         raise shoal.ShoalError("the store did not come up")
 
     monkeypatch.setattr(demo_spark, "_summaries", fail)
-    assert not demo_spark.run(console)
+    assert not demo_spark.run(console, silently)
     assert shown(console) == "  failed: the store did not come up\n"
 
 
@@ -46,4 +50,4 @@ def test_every_message_must_have_been_counted_once(console, monkeypatch):
         (result(messages=24_999), False),
     ):
         monkeypatch.setattr(demo_spark, "_summaries", lambda _, found=summaries: found)
-        assert demo_spark.run(console) is good
+        assert demo_spark.run(console, silently) is good
