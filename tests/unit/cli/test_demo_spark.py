@@ -18,7 +18,7 @@ def shown(console):
     return console.file.getvalue()
 
 
-def silently(_step):
+def silently(_text, _left_s):
     """Progress is not shown."""
 
 
