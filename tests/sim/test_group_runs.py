@@ -21,7 +21,7 @@ def test_everything_that_was_stored_is_delivered_whoever_owns_the_group(start: i
     assert elections > 20
 
 
-@pytest.mark.parametrize("seed", [2, 42, 95])
+@pytest.mark.parametrize("seed", [2, 42, 95, 1042, 1109])
 def test_seeds_that_failed_once(seed: int) -> None:
     GroupRun(seed)
 

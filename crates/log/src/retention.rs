@@ -44,8 +44,12 @@ impl<D: Disk> Log<D> {
             let by = self.state.needed_by(number);
             by.is_some_and(|by| self.segments.get(&by).is_none_or(|one| one.end_offset > floor))
         };
+        // A segment without messages that begins at the floor may have frames that another member lacks: the floor of a
+        // group is the beginning of the first segment that one lacks something of.
+        let may_lack = |segment: &Segment| self.numbering.is_some() && segment.first_offset >= floor;
         let may_go = |&(&number, segment): &(&u32, &Segment)| {
-            number < last && segment.end_offset <= floor && segment.sealed && !is_needed(number)
+            let is_below = segment.end_offset <= floor && !may_lack(segment);
+            number < last && is_below && segment.sealed && !is_needed(number)
         };
         self.segments.iter().take_while(may_go).map(|(&number, _)| number).collect()
     }

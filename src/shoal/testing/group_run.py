@@ -262,7 +262,7 @@ class GroupRun(StoreRun):
         """No more faults: everything reaches everybody, and all members have the same log."""
         super().heal()
         for _ in range(200):
-            if all(log.is_settled and log.end == self.log.end for _, log, _ in self.living()):
+            if all(log.is_settled and log.durable == self.log.durable for _, log, _ in self.living()):
                 break
             self.carry()
         logs = [log for _, log, _ in self.living()]
