@@ -39,8 +39,6 @@ pub enum RecordKind {
     Replay,
     /// A sender does not count on a node any more.
     Forgets,
-    /// Whose interest a sender applies from here on.
-    Applied,
     /// A kind this version does not know; to be skipped.
     Unknown(u8),
 }
@@ -58,7 +56,6 @@ impl RecordKind {
     const ANSWER: u8 = 10;
     const REPLAY: u8 = 11;
     const FORGETS: u8 = 12;
-    const APPLIED: u8 = 13;
 
     /// The kind of a record, from its bytes.
     #[inline]
@@ -81,7 +78,6 @@ impl RecordKind {
             Self::ANSWER => Self::Answer,
             Self::REPLAY => Self::Replay,
             Self::FORGETS => Self::Forgets,
-            Self::APPLIED => Self::Applied,
             kind => Self::Unknown(kind),
         })
     }
@@ -102,7 +98,6 @@ impl RecordKind {
             Self::Answer => Self::ANSWER,
             Self::Replay => Self::REPLAY,
             Self::Forgets => Self::FORGETS,
-            Self::Applied => Self::APPLIED,
             Self::Unknown(kind) => kind & KIND_MASK,
         }
     }
