@@ -175,6 +175,7 @@ def test_every_page_with_programs_is_run() -> None:
         "docs/how-to/priorities.md",
         "docs/how-to/registry.md",
         "docs/how-to/secure-a-store.md",
+        "docs/how-to/survive-a-lost-machine.md",
         "docs/how-to/tls.md",
         "docs/how-to/traces.md",
         "docs/how-to/websockets.md",
