@@ -1,7 +1,13 @@
-"""A program that asks a registry for a daemon and says what it sees: `locate_program.py URL DOMAIN`."""
+"""A program that asks a registry for a daemon and says what it sees: `locate_program.py URL DOMAIN`.
 
+`connect` opens `count` more connections, each to the daemon that the registry names, and answers to which;
+`listing` answers with the addresses to which clients are sent.
+"""
+
+import contextlib
 import json
 import sys
+import time
 from typing import Any
 
 import shoal
@@ -14,11 +20,29 @@ def main() -> None:
     while not (found := _located(client)):
         pass
     lost = 0
-    with shoal.connect(found, domain=sys.argv[2]) as bus:
+    with contextlib.ExitStack() as stack:
+        bus = stack.enter_context(shoal.connect(found, domain=sys.argv[2]))
         print(json.dumps({"ready": True}), flush=True)
         for line in sys.stdin:
             lost += sum(isinstance(event, LinkDown) and not event.left for event in bus.events(timeout_s=0))
-            print(json.dumps(_answer(bus, json.loads(line), lost)), flush=True)
+            order = json.loads(line)
+            if order["do"] == "connect":
+                answer: dict[str, Any] = {"used": [_connected(stack, client) for _ in range(order["count"])]}
+            elif order["do"] == "listing":
+                listing = client.listing()
+                records = () if listing is None else listing.records
+                answer = {"addresses": [url.target.url for each in records for url in each.endpoints]}
+            else:
+                answer = {"routers": sum(node.router for node in bus.network), "lost": lost}
+            print(json.dumps(answer), flush=True)
+
+
+def _connected(stack: contextlib.ExitStack, client: RegistryClient) -> str:
+    """Connect where the registry says: the address of the daemon."""
+    while not (found := _located(client)):
+        time.sleep(0.05)
+    stack.enter_context(shoal.connect(found, domain=sys.argv[2]))
+    return found
 
 
 def _located(client: RegistryClient) -> str | None:
@@ -26,10 +50,6 @@ def _located(client: RegistryClient) -> str | None:
         return client.locate().candidates[0].endpoint.target.url
     except shoal.LinkError:
         return None
-
-
-def _answer(bus: shoal.Bus, order: dict[str, Any], lost: int) -> dict[str, Any]:
-    return {"routers": sum(node.router for node in bus.network), "lost": lost}
 
 
 if __name__ == "__main__":

@@ -116,7 +116,13 @@ def test_twelve_daemons_join_through_registries_that_fail_and_disagree(site: Sit
 
         site.start_registry(0)
         site.start_daemon(DAEMONS, (0,))
-        until(lambda: watcher.ask("routers")["routers"] == DAEMONS + 1, "the thirteenth is used")
+        until(lambda: watcher.ask("routers")["routers"] == DAEMONS + 1, "the thirteenth joins")
+        thirteenth = f"tcp://{site.hosts[DAEMONS].address}:7474"
+        until(lambda: thirteenth in watcher.ask("listing")["addresses"], "it proved its address")
+        used = watcher.ask("connect", count=26)["used"]
+        # A new daemon is used at once, and not stampeded.
+        assert 1 <= used.count(thirteenth) <= 13, used
+        assert len(set(used)) >= 6, used
         site.start_registry(1)
         time.sleep(3.0)
         assert watcher.ask("lost")["lost"] == 0

@@ -6,15 +6,18 @@ or tells nonsense disconnects no daemon. An address that left every list ten min
 
 import contextlib
 import logging
+import math
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
+from shoal.config.target import Target
 from shoal.daemon.guard import Guard
-from shoal.daemon.mesh import wanted
+from shoal.daemon.mesh import chords, chosen, neighbours
 from shoal.errors import LinkError, ShoalError
 from shoal.link.challenge import new_secret
+from shoal.link.connect_times import connect_times
 from shoal.link.dialler import Dialler
 from shoal.link.directory import STAMP_BYTES, Record, open_stamp
 from shoal.link.keeper import Keeper
@@ -39,17 +42,26 @@ DIALLED_MAX = 256
 class Mesh:
     """The links that lists asked for. May be shared between threads."""
 
-    def __init__(self, keeper: Keeper, own: str, clock: Callable[[], float] = time.monotonic) -> None:
-        self._keeper, self._own, self._clock = keeper, own, clock
+    def __init__(
+        self,
+        keeper: Keeper,
+        own: str,
+        clock: Callable[[], float] = time.monotonic,
+        measure: Callable[[Iterable[Target]], dict[Target, float]] = connect_times,
+    ) -> None:
+        self._keeper, self._own, self._clock, self._measure = keeper, own, clock, measure
         self._lock = threading.Lock()
         #: By the URL that is dialled: its dialler, and when a list last wanted it.
         self._dialled: dict[str, tuple[Dialler, float]] = {}
+        #: How long a connection took to daemons that a chord may lead to.
+        self._took_s: dict[Target, float] = {}
 
     def use(self, records: list[Record]) -> None:
         """Connect to the neighbours that a list has, beside those that are connected."""
+        wanted = self._wanted(records)
         now = self._clock()
         with self._lock:
-            for record in wanted(self._own, records).values():
+            for record in wanted:
                 url = record.endpoints[0].target.url
                 known = self._dialled.get(url)
                 if known is None:
@@ -62,6 +74,24 @@ class Mesh:
                 if now >= at + FORGET_S and dialler.state != "up":
                     self._keeper.forget(dialler)
                     del self._dialled[url]
+
+    def _wanted(self, records: list[Record]) -> list[Record]:
+        """The neighbours that listen somewhere, and the daemon that each chord leads to."""
+        names = {record.publisher for record in records}
+        places = {each.publisher: each.endpoints[0].target for each in records if each.endpoints}
+        lengths = chords(self._own, names)
+        candidates = {each for chord in lengths for each in chord if each in places}
+        with self._lock:
+            linked = {each for each in candidates if places[each].url in self._dialled}
+            known = self._took_s
+        new = [places[each] for each in candidates if places[each] not in known]
+        measured = {**known, **(self._measure(new) if new else {})}
+        took_s = {each: measured.get(places[each], math.inf) for each in candidates}
+        with self._lock:
+            # One that could not be connected to is measured again with the next list.
+            self._took_s = {places[each]: took for each, took in took_s.items() if took < math.inf}
+        found = neighbours(self._own, names) | chosen(lengths, linked, took_s)
+        return [record for record in records if record.publisher in found and record.publisher in places]
 
 
 class Registering:

@@ -1,15 +1,13 @@
 """Does what a `Roamer` decides: opens a second link, swaps, leaves the old one. On the keeper's thread."""
 
-import contextlib
 import functools
 import math
-import socket
-import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from shoal.config.target import Target
+from shoal.link.connect_times import connect_times
 from shoal.link.events import LinkEvent, Roamed
 from shoal.link.registry_client import Located
 from shoal.link.roamer import Leave, Locate, Measure, Open, Roamer
@@ -18,8 +16,6 @@ if TYPE_CHECKING:
     from shoal.link.dialler import Dialler
     from shoal.link.locating import Locator
 
-#: How long a connection may take that is measured.
-MEASURE_S = 1.0
 #: How often silence is looked at.
 LOOK_S = 0.25
 #: A turn that comes after so long was late.
@@ -138,12 +134,4 @@ class Roaming:
 
 def measure(places: Iterable[Target]) -> Measured:
     """How long a connection to each place takes."""
-    took_s = {}
-    for place in places:
-        began = time.monotonic()
-        with (
-            contextlib.suppress(OSError),
-            socket.create_connection((place.host, place.port), timeout=MEASURE_S),
-        ):
-            took_s[place] = time.monotonic() - began
-    return Measured(took_s)
+    return Measured(connect_times(places))
