@@ -298,7 +298,7 @@ def _link_warning(event: Event) -> Line | None:
         case LinkDown(link, node, address, why, False):
             return link_notices.LINK_DOWN(link=link, node=node, address=address, why=why)
         case LinkReconnecting(link, delay_s, why):
-            return link_notices.LINK_RECONNECTING(link=link, delay_s=delay_s, why=why)
+            return link_notices.LINK_RECONNECTING(link=link, delay_s=delay_s, why=why.rstrip("."))
         case LinkRefused(link, address, why):
             return link_notices.LINK_REFUSED(link=link, address=address, why=why)
         case _:

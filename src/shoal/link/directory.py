@@ -13,6 +13,8 @@ from typing import Any
 from shoal.config.target import HOSTS, Target
 from shoal.errors import LinkError
 
+#: Daemons of one registry.
+DAEMONS_MAX = 4096
 #: The datagram: magic, version, three zero bytes, domain, registry, stamp, echo.
 _STAMP = struct.Struct("!4sB3x8s8sQ8s")
 _MAGIC, _VERSION = b"SHRG", 1
@@ -128,7 +130,7 @@ class Record:
                 load=Load(int(load["connections"]), float(load["cpu"]), float(load["msg_s"])),
                 links=tuple(_edge(each) for each in body.get("links", ())),
             )
-        except (KeyError, TypeError, ValueError) as error:
+        except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise LinkError(f"The registry's answer has a record that cannot be read: {error!r}.") from None
 
 

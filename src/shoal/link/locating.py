@@ -32,13 +32,16 @@ KEEP_S = 24 * 3600.0
 KNOWN_MAX = 64
 
 
-def registry_urls(places: str) -> list[str]:
-    """The URLs of registries named as `host:port,host:port`; https, except on this machine."""
+def registry_urls(places: str, *, has_authority: bool = False) -> list[str]:
+    """The URLs of registries named as `host:port,host:port`.
+
+    They are https, except on this machine without an authority of their certificates.
+    """
     found = []
     for place in places.split(","):
         parts = urlsplit(f"//{place.strip()}")
         host = parts.hostname or ""
-        scheme = "http" if _is_loopback(host) else "https"
+        scheme = "http" if _is_loopback(host) and not has_authority else "https"
         found.append(f"{scheme}://{f'[{host}]' if ':' in host else host}:{parts.port or REGISTRY_PORT}")
     return found
 
@@ -65,9 +68,8 @@ class Locator:
         cache: Path | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self._clients = [
-            RegistryClient(url, domain, token=TokenSource(token_file), ca=ca) for url in registry_urls(places)
-        ]
+        urls = registry_urls(places, has_authority=ca is not None)
+        self._clients = [RegistryClient(url, domain, token=TokenSource(token_file), ca=ca) for url in urls]
         self._transport, self._clock = transport, clock
         self._lock = threading.Lock()
         #: Daemons that failed, by publisher, and until when they are avoided.

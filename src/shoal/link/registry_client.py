@@ -16,12 +16,18 @@ from shoal import _core
 from shoal.config.connection import REGISTRY_PORT
 from shoal.config.tokens import Token, TokenSource
 from shoal.errors import ConfigError, LinkError, LinkRefusedError
-from shoal.link.directory import Endpoint, Record, endpoint_of
+from shoal.link.directory import DAEMONS_MAX, Endpoint, Record, endpoint_of
+from shoal.link.words import words
 
 #: How long a registry may take to answer; a question that waits for a change may take longer.
 ANSWER_S = 5.0
 #: An answer is no longer: 4,096 records of 64 KB would be, and no registry has them.
 ANSWER_BYTES_MAX = 64 << 20
+
+#: A registry has its daemons register at least this often.
+REFRESH_S_MAX = 60.0
+#: Daemons that an answer names to a client.
+CANDIDATES_MAX = 64
 
 _Read = TypeVar("_Read")
 
@@ -144,15 +150,7 @@ class RegistryClient:
             "secret": secret.hex(),
         }
         answer = self._ask("PUT", f"/daemons/{record.publisher}", body)
-        return _read(
-            answer,
-            lambda it: Registered(
-                int(it["stamp"]),
-                float(it["refresh_s"]),
-                bytes.fromhex(it["key"]),
-                {str(url): str(why) for url, why in it["unproved"].items()},
-            ),
-        )
+        return _read(answer, _registered)
 
     def leave(self, publisher: str) -> None:
         """Say goodbye."""
@@ -164,12 +162,7 @@ class RegistryClient:
         answer = self._ask("GET", f"/daemons{query}", timeout_s=ANSWER_S + wait_s)
         if answer is None:
             return None
-        return _read(
-            answer,
-            lambda it: Listing(
-                int(it["stamp"]), tuple(map(Record.from_json, it["daemons"])), bool(it["settling"])
-            ),
-        )
+        return _read(answer, _listing)
 
     # --- clients ---
 
@@ -208,9 +201,7 @@ class RegistryClient:
             response = connection.getresponse()
             text = response.read(ANSWER_BYTES_MAX + 1)
         except (OSError, http.client.HTTPException) as error:
-            raise LinkError(
-                f"The registry {self.url} does not answer: {error or type(error).__name__}."
-            ) from error
+            raise LinkError(f"The registry {self.url} does not answer: {_why(error, tls)}.") from error
         finally:
             connection.close()
         if response.status in (204, 304):
@@ -221,7 +212,7 @@ class RegistryClient:
             self._raise(response.status, text)
         try:
             return json.loads(text)
-        except ValueError:
+        except (ValueError, RecursionError):
             raise LinkError(f"What answers at {self.url} is no registry: it sent no JSON.") from None
 
     def _raise(self, status: int, text: bytes) -> None:
@@ -233,7 +224,34 @@ class RegistryClient:
         raise LinkRefusedError(why) if status in (401, 403) else LinkError(why)
 
 
+def _why(error: Exception, tls: ssl.SSLContext | None) -> str:
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"its certificate is not trusted ({error.verify_message}): `ca` names the authority's file"
+    if isinstance(error, ssl.SSLError):
+        return f"it does not speak TLS as this end does ({error.reason or error})"
+    if isinstance(error, http.client.HTTPException | ConnectionResetError) and tls is None:
+        return f"{words(error)}; if it has a certificate, `ca` names the authority's file"
+    return words(error)
+
+
+def _registered(body: Any) -> Registered:
+    refresh_s = float(body["refresh_s"])
+    if not 0 < refresh_s <= REFRESH_S_MAX:
+        raise ValueError(f"refresh_s is {refresh_s}, and must be at most {REFRESH_S_MAX:g}")
+    unproved = {str(url): str(why) for url, why in body["unproved"].items()}
+    return Registered(int(body["stamp"]), refresh_s, bytes.fromhex(body["key"]), unproved)
+
+
+def _listing(body: Any) -> Listing:
+    daemons = body["daemons"]
+    if len(daemons) > DAEMONS_MAX:
+        raise ValueError(f"it lists {len(daemons)} daemons, and a registry has at most {DAEMONS_MAX}")
+    return Listing(int(body["stamp"]), tuple(map(Record.from_json, daemons)), bool(body["settling"]))
+
+
 def _located(body: Any) -> Located:
+    if len(body["candidates"]) > CANDIDATES_MAX:
+        raise ValueError(f"it names {len(body['candidates'])} daemons, and may name {CANDIDATES_MAX}")
     found = tuple(
         Candidate(endpoint_of(each), str(each["publisher"]), str(each["why"]), float(each["load"]))
         for each in body["candidates"]
@@ -255,5 +273,6 @@ def _stamp(path: str | os.PathLike[str] | None) -> tuple[int, int] | None:
 def _read(answer: Any, read: Callable[[Any], _Read]) -> _Read:
     try:
         return read(answer)
-    except (KeyError, TypeError, ValueError) as error:
-        raise LinkError(f"The registry's answer cannot be read: {error!r}.") from None
+    except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:
+        why = str(error) if isinstance(error, ValueError) else repr(error)
+        raise LinkError(f"The registry's answer cannot be read: {why}.") from None

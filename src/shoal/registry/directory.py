@@ -25,14 +25,12 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from shoal.link.directory import Endpoint, Record
+from shoal.link.directory import DAEMONS_MAX, Endpoint, Record
 
 #: The directory removes a daemon that did not register for this time.
 LEASE_S = 15.0
 #: How often daemons register.
 REFRESH_S = 5.0
-#: Daemons of one registry.
-DAEMONS_MAX = 4096
 #: A registry younger than this may not know every daemon yet.
 SETTLING_S = LEASE_S
 #: Candidates that a client gets.

@@ -6,7 +6,7 @@ import logging
 import socket
 import ssl
 import threading
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Collection, Coroutine, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,8 @@ log = logging.getLogger("shoal.web")
 CLOSE_S = 2
 #: Interval at which the server looks for a new certificate.
 CERTIFICATE_S = 2.0
+#: How long a connection may take to send a request.
+REQUEST_S = 10.0
 
 
 class WebServer:
@@ -75,7 +77,8 @@ class WebServer:
         self._thread.start()
 
     async def _serve(self, server: uvicorn.Server, beside: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        tasks = [asyncio.create_task(beside()), asyncio.create_task(self._renew_certificate())]
+        works = (beside(), self._renew_certificate(), close_slow(server.server_state.connections))
+        tasks = [asyncio.create_task(work) for work in works]
         try:
             await server.serve(sockets=[self._listening])
         finally:
@@ -106,6 +109,25 @@ class WebServer:
             self._server.should_exit = True
             self._thread.join()
         self._listening.close()
+
+
+async def close_slow(connections: Collection[Any], patience_s: float = REQUEST_S) -> None:
+    """Close connections of uvicorn whose request does not come, or not whole; without end."""
+    #: The request that each connection had before the one that is waited for, and since when it is.
+    waiting: dict[Any, tuple[object, float]] = {}
+    while True:
+        await asyncio.sleep(patience_s / 10)
+        now = asyncio.get_running_loop().time()
+        before, waiting = waiting, {}
+        for connection in list(connections):
+            # A WebSocket has no cycle of request and response.
+            cycle = getattr(connection, "cycle", connection)
+            if cycle is connection or not (cycle is None or cycle.response_complete or cycle.more_body):
+                continue
+            known, since = before.get(connection, (cycle, now))
+            waiting[connection] = cycle, since if known is cycle else now
+            if now - waiting[connection][1] >= patience_s:
+                connection.transport.abort()
 
 
 class Certificate:

@@ -53,6 +53,7 @@ def test_https_is_used_beyond_this_machine() -> None:
         "http://127.0.0.1:7480",
         "http://[::1]:5",
     ]
+    assert registry_urls("127.0.0.1", has_authority=True) == ["https://127.0.0.1:7480"]
 
 
 def test_a_url_names_registries_domain_and_what_they_ask_for() -> None:
