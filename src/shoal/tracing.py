@@ -6,8 +6,10 @@ development, so all of them are in this module. Needs `pip install "shoal[otel]"
 """
 
 import contextlib
+import random
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Final
 
 from shoal._core import Message
 from shoal.errors import ConfigError
@@ -26,6 +28,9 @@ STATE_BYTES_MAX = 512
 SYSTEM = "shoal"
 #: The conventions that names and attributes follow.
 SCHEMA_URL = "https://opentelemetry.io/schemas/1.36.0"
+#: Of a span that begins a trace and is not sampled: its trace id is random (W3C Trace Context level 2).
+_UNSAMPLED_HEAD: Final = bytes([VERSION])
+_RANDOM_FLAG: Final = b"\2"
 
 
 def tracer() -> "Tracer":
@@ -50,8 +55,11 @@ def attributes_of(operation: str, topic: str) -> dict[str, str]:
 def context_of(span: "Span") -> TraceContext | None:
     """A span's context as messages carry it; `None` if it is in no trace."""
     own = span.get_span_context()
-    if not own.is_valid:
-        return None
+    return packed_context(own) if own.is_valid else None
+
+
+def packed_context(own: "SpanContext") -> TraceContext:
+    """A context as messages carry it."""
     state = own.trace_state.to_header()
     packed = bytes([VERSION]) + own.trace_id.to_bytes(16, "big") + own.span_id.to_bytes(8, "big")
     return packed + bytes([own.trace_flags]), state if len(state.encode()) <= STATE_BYTES_MAX else ""
@@ -74,21 +82,77 @@ def producer_of(message: Message) -> "SpanContext | None":
     return found if found.is_valid else None
 
 
+class Unrecorded:
+    """The contexts of messages whose spans no sampler would record: such messages need no span.
+
+    The descriptions of OpenTelemetry's own samplers say whether they drop all spans that begin a trace, and
+    all spans below one that was not sampled. Samplers of other kinds, and those of a share of traces, are
+    asked each time, by `sending`.
+    """
+
+    __slots__ = ("_begins", "_current", "_drops_children", "_last", "_nothing")
+
+    def __init__(self, tracer: "Tracer") -> None:
+        from opentelemetry.trace import INVALID_SPAN_CONTEXT, get_current_span
+
+        sampler = getattr(tracer, "sampler", None)
+        text = "" if sampler is None else str(sampler.get_description())
+        drops_all = text == "AlwaysOffSampler"
+        self._drops_children = drops_all or (
+            text.startswith("ParentBased{")
+            and "remoteParentNotSampled:AlwaysOffSampler" in text
+            and "localParentNotSampled:AlwaysOffSampler" in text
+        )
+        drops_roots = drops_all or text.startswith("ParentBased{root:AlwaysOffSampler,")
+        self._begins = _unsampled_trace if drops_roots else _no_context
+        self._current, self._nothing = get_current_span, INVALID_SPAN_CONTEXT
+        #: The last span's context, and the same as messages carry it if nothing below that span is recorded.
+        self._last: tuple[SpanContext, TraceContext | None] = (INVALID_SPAN_CONTEXT, None)
+
+    def context(self) -> TraceContext | None:
+        """What a message carries that is sent now; `None` if its span may be recorded."""
+        own = self._current().get_span_context()
+        if own is self._nothing:
+            return self._begins()
+        last, packed = self._last
+        if own is not last:
+            packed = packed_context(own) if own.is_valid and self.has_no_children(own) else None
+            self._last = (own, packed)
+        return packed
+
+    def has_no_children(self, parent: "SpanContext") -> bool:
+        """Whether no span below this one is recorded."""
+        return self._drops_children and not parent.trace_flags.sampled
+
+
+def _unsampled_trace() -> TraceContext:
+    return _UNSAMPLED_HEAD + random.randbytes(24) + _RANDOM_FLAG, ""
+
+
+def _no_context() -> None:
+    return None
+
+
 @contextlib.contextmanager
 def sending(tracer: "Tracer", topic: str) -> Iterator[TraceContext | None]:
-    """A span `send TOPIC`, and its context."""
-    from opentelemetry.trace import SpanKind
+    """A span `send TOPIC`, if it is recorded, and its context."""
+    from opentelemetry.trace import SpanKind, use_span
 
-    with tracer.start_as_current_span(
-        f"send {topic}", kind=SpanKind.PRODUCER, attributes=attributes_of("send", topic)
-    ) as span:
+    attributes = attributes_of("send", topic)
+    span = tracer.start_span(f"send {topic}", kind=SpanKind.PRODUCER, attributes=attributes)
+    if not span.is_recording():
+        yield context_of(span)
+        return
+    with use_span(span, end_on_exit=True):
         yield context_of(span)
 
 
-def note_received(tracer: "Tracer", message: Message) -> None:
-    """A span `receive TOPIC` with a link to the span that the message was sent in."""
+def note_received(tracer: "Tracer", unrecorded: Unrecorded, message: Message) -> None:
+    """A span `receive TOPIC` with a link to the span that the message was sent in, if it may be recorded."""
     from opentelemetry.trace import SpanKind
 
+    if unrecorded.context() is not None:
+        return
     tracer.start_span(
         f"receive {message.topic}",
         kind=SpanKind.CLIENT,
@@ -97,19 +161,29 @@ def note_received(tracer: "Tracer", message: Message) -> None:
     ).end()
 
 
-@contextlib.contextmanager
-def process(message: Message) -> Iterator["Span"]:
+def process(message: Message) -> AbstractContextManager["Span"]:
     """A span `process TOPIC` around what a program does with a message, in the trace that it was sent in.
 
     Callbacks of a connection with `trace=True` have one of their own.
     """
-    from opentelemetry.trace import NonRecordingSpan, SpanKind, set_span_in_context
+    own = tracer()
+    return processing(own, Unrecorded(own), message)
+
+
+@contextlib.contextmanager
+def processing(tracer: "Tracer", unrecorded: Unrecorded, message: Message) -> Iterator["Span"]:
+    """The same with a tracer at hand. The span records nothing if no sampler would have it recorded."""
+    from opentelemetry.trace import NonRecordingSpan, SpanKind, set_span_in_context, use_span
 
     producer = producer_of(message)
-    parent = None if producer is None else set_span_in_context(NonRecordingSpan(producer))
-    with tracer().start_as_current_span(
+    sent_in = None if producer is None else NonRecordingSpan(producer)
+    if sent_in is not None and unrecorded.has_no_children(sent_in.get_span_context()):
+        with use_span(sent_in):
+            yield sent_in
+        return
+    with tracer.start_as_current_span(
         f"process {message.topic}",
-        context=parent,
+        context=None if sent_in is None else set_span_in_context(sent_in),
         kind=SpanKind.CONSUMER,
         attributes=attributes_of("process", message.topic),
         links=_links(producer),

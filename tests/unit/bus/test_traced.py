@@ -19,7 +19,7 @@ from opentelemetry import trace
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
+from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, DEFAULT_OFF, ParentBased, TraceIdRatioBased
 from opentelemetry.trace import SpanKind
 
 URL = "inproc://traced"
@@ -171,3 +171,66 @@ def test_without_opentelemetry_the_error_says_what_to_install(monkeypatch: pytes
     monkeypatch.setitem(__import__("sys").modules, "opentelemetry", None)
     with pytest.raises(ConfigError, match=r'pip install "shoal\[otel\]"'):
         shoal.connect(URL, trace=True)
+
+
+def traced_parts(spans_made: list[str], provider: TracerProvider) -> Any:
+    """A tracer that notes which spans are asked for."""
+    tracer = provider.get_tracer("shoal")
+    start_span = tracer.start_span
+
+    def counted(name: str, *arguments: Any, **options: Any) -> Any:
+        spans_made.append(name)
+        return start_span(name, *arguments, **options)
+
+    tracer.start_span = counted  # type: ignore[method-assign]
+    return tracer
+
+
+@pytest.mark.parametrize("sampler", [ALWAYS_OFF, DEFAULT_OFF])
+def test_no_span_is_asked_for_where_none_would_be_recorded(
+    monkeypatch: pytest.MonkeyPatch, sampler: Any
+) -> None:
+    asked: list[str] = []
+    provider = TracerProvider(sampler=sampler)
+    tracer = traced_parts(asked, provider)
+    monkeypatch.setattr(tracing, "tracer", lambda: tracer)
+    with shoal.connect(URL, trace=True) as bus, bus.subscribe("a/*") as messages:
+        processed: SimpleQueue[Any] = SimpleQueue()
+        bus.subscribe("a/*", lambda message: processed.put(trace.get_current_span().get_span_context()))
+        bus.publish("a/root")
+        with trace.use_span(provider.get_tracer("outer").start_span("outer")) as outer:
+            bus.publish("a/child")
+        of_root, of_child = messages.receive(10), messages.receive(10)
+        assert of_root.trace[0][25] & 1 == of_child.trace[0][25] & 1 == 0
+        assert tracing.producer_of(of_child).span_id == outer.get_span_context().span_id
+        assert [processed.get(timeout=30).trace_id for _ in "12"] == [
+            tracing.producer_of(each).trace_id for each in (of_root, of_child)
+        ]
+    assert asked == []
+
+
+def test_below_a_span_that_is_sampled_messages_are_recorded_though_no_trace_begins(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[str] = []
+    tracer = traced_parts(asked, TracerProvider(sampler=DEFAULT_OFF))
+    monkeypatch.setattr(tracing, "tracer", lambda: tracer)
+    sampled = trace.SpanContext(5, 6, is_remote=True, trace_flags=trace.TraceFlags(1))
+    with shoal.connect(URL, trace=True) as bus, bus.subscribe("a") as messages:
+        with trace.use_span(trace.NonRecordingSpan(sampled)):
+            bus.publish("a")
+        message = messages.receive(10)
+    assert asked == ["send a"]
+    assert message.trace[0][25] & 1 == 1
+    assert tracing.producer_of(message).trace_id == 5
+
+
+def test_samplers_of_other_kinds_are_asked_for_each_message(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    tracer = traced_parts(asked, TracerProvider(sampler=ParentBased(TraceIdRatioBased(0.0))))
+    monkeypatch.setattr(tracing, "tracer", lambda: tracer)
+    with shoal.connect(URL, trace=True) as bus, bus.subscribe("a") as messages:
+        bus.publish("a")
+        message = messages.receive(10)
+    assert asked == ["send a", "receive a"]
+    assert message.trace[0][25] & 1 == 0
