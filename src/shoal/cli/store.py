@@ -107,6 +107,9 @@ def store(
         str | None, typer.Option(help="Where members of the group connect, such as 10.0.0.7:7490.")
     ] = None,
     config: Annotated[Path | None, typer.Option(help="A TOML file, in place of the options above.")] = None,
+    metrics: Annotated[
+        str | None, typer.Option(help="Serve /metrics for Prometheus and /health, such as 127.0.0.1:9464.")
+    ] = None,
     url: Url = None,
     domain: Domain = None,
     interface: Interface = None,
@@ -145,7 +148,7 @@ def store(
                 raise ConfigError(
                     "--bootstrap, --group-token-file and --group-listen are for a group: add --group NAME"
                 )
-            _run(store_config, connected)
+            _run(store_config, connected, metrics)
         else:
             _run_member(
                 store_config,
@@ -154,6 +157,7 @@ def store(
                 bootstrap=bootstrap,
                 token_file=group_token_file,
                 listen=group_listen,
+                metrics=metrics,
             )
 
 
@@ -177,7 +181,7 @@ def _retention(record: list[str], keep: list[str], keep_bytes: list[str]) -> dic
     return {**options, "record": rules(list(tables.values()))}
 
 
-def _run(store_config: Any, connection: Any) -> None:
+def _run(store_config: Any, connection: Any, metrics: str | None) -> None:
     from shoal.store import Store
     from shoal.store.answering import StoreAnswers
 
@@ -187,9 +191,13 @@ def _run(store_config: Any, connection: Any) -> None:
     logging.getLogger("shoal.store").setLevel(logging.INFO)
     ended = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: ended.set())
-    with Store(store_config, connection) as running, contextlib.closing(StoreAnswers(running)) as answers:
+    with (
+        Store(store_config, connection) as running,
+        contextlib.closing(StoreAnswers(running, metrics)) as answers,
+    ):
         try:
-            typer.echo(f"shoal store: {_described(running)}", err=True)
+            served = f", metrics at {answers.metrics_url}/metrics" if answers.metrics_url else ""
+            typer.echo(f"shoal store: {_described(running)}{served}", err=True)
             while not ended.is_set():
                 running.wait(0.2)
                 answers.turn()
@@ -205,6 +213,7 @@ def _run_member(
     bootstrap: int | None,
     token_file: Path | None,
     listen: str | None,
+    metrics: str | None,
 ) -> None:
     """Be a member of a group until Ctrl-C, and serve while it owns the group."""
     from shoal.store.answering import StoreAnswers
@@ -228,7 +237,7 @@ def _run_member(
                         answers.close()
                         answers = None
                     if running.store is not None:
-                        answers = StoreAnswers(running.store)
+                        answers = StoreAnswers(running.store, metrics)
                         typer.echo(f"shoal store: owner, {_described(running.store)}", err=True)
                     else:
                         typer.echo("shoal store: another member owns the group", err=True)

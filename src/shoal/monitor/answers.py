@@ -18,6 +18,8 @@ TOPIC = "_shoal/nodes"
 
 #: How long an answer may wait for room.
 _ANSWER_S = 1.0
+#: Links that an answer lists; HTTP shows all of them.
+LINKS_MAX = 256
 
 
 class Answers:
@@ -46,9 +48,11 @@ def _answer(
         return
     # A connection that closes meanwhile answers nothing; nor does one without room.
     with contextlib.suppress(ShoalError):
+        told = dict(status())
+        told["links"] = told["links"][:LINKS_MAX]
         connection.node.publish(
             question.reply_to,
-            dict(status()),
+            told,
             correlation_id=question.correlation_id,
             priority=question.priority,
             timeout_s=_ANSWER_S,

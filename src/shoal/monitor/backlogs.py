@@ -5,7 +5,7 @@ from typing import Any
 
 #: How old the list of a store's topics may be.
 TOPICS_OLDER_S = 60.0
-#: Queues, and subscriptions, that are told one by one: those in which most waits.
+#: Queues, and subscriptions, that a status tells one by one: those in which most waits.
 LISTED_MAX = 50
 
 
@@ -25,12 +25,15 @@ def store_status(store: Any) -> dict[str, Any]:
         "fingerprint",
     )
     now_us = time.time_ns() // 1000
+    backlogs: dict[str, Any] = {}
+    for kind in ("queues", "subscriptions"):
+        longest = sorted(status[kind], key=lambda each: -int(each["messages"]))
+        backlogs[kind] = [_backlog(store.log, each, now_us) for each in longest[:LISTED_MAX]]
+        if len(longest) > LISTED_MAX:
+            backlogs[f"other_{kind}"] = _together(store.log, longest[LISTED_MAX:], now_us)
     return {
         **{name: status[name] for name in kept},
-        **{
-            kind: [_backlog(store.log, each, now_us) for each in _longest(status[kind])]
-            for kind in ("queues", "subscriptions")
-        },
+        **backlogs,
         **{f"{kind}_count": len(status[kind]) for kind in ("queues", "subscriptions")},
         "sessions_count": len(status["sessions"]),
         "record": [rule["pattern"] for rule in status["record"]],
@@ -39,8 +42,15 @@ def store_status(store: Any) -> dict[str, Any]:
     }
 
 
-def _longest(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return sorted(found, key=lambda each: -int(each["messages"]))[:LISTED_MAX]
+def _together(log: Any, told: list[dict[str, Any]], now_us: int) -> dict[str, Any]:
+    """What several backlogs have, as if they were one."""
+    found: dict[str, Any] = {
+        name: sum(each.get(name, 0) for each in told)
+        for name in ("messages", "bytes", "in_flight", "consumers")
+    }
+    # A store numbers all its messages in the order in which it stored them.
+    oldest = min((int(each["cursor"]) for each in told if each["messages"]), default=None)
+    return found | {"oldest_s": 0.0 if oldest is None else _age_s(log, oldest, now_us)}
 
 
 def _backlog(log: Any, told: dict[str, Any], now_us: int) -> dict[str, Any]:

@@ -40,7 +40,7 @@ class _Handler(BaseHTTPRequestHandler):
         elif path == "/metrics":
             wanted = metrics.OPEN_METRICS in (self.headers.get("Accept") or "")
             kind = metrics.OPEN_CONTENT_TYPE if wanted else metrics.CONTENT_TYPE
-            self._send(HTTPStatus.OK, kind, metrics.text(status, open_metrics=wanted))
+            self._send(HTTPStatus.OK, kind, self.server.exposition.text(status, open_metrics=wanted))
         else:
             known = "there are /health, /status and /metrics\n"
             self._send(HTTPStatus.NOT_FOUND, "text/plain; charset=utf-8", known)
@@ -68,6 +68,7 @@ class _Server(ThreadingHTTPServer):
     def __init__(self, host: str, port: int, status: Callable[[], Mapping[str, Any]]) -> None:
         self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
         self.status = status
+        self.exposition = metrics.Exposition()
         self._room = threading.BoundedSemaphore(REQUESTS_MAX)
         super().__init__((host, port), _Handler)
 

@@ -7,12 +7,11 @@ Names follow Prometheus' conventions: base units, `_total` behind counters. A la
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from shoal.monitor.link_series import OTHER, LinkSeries
+
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 OPEN_METRICS = "application/openmetrics-text"
 OPEN_CONTENT_TYPE = f"{OPEN_METRICS}; version=1.0.0; charset=utf-8"
-#: Links, or backlogs of one kind, that have lines of their own.
-SERIES_MAX = 50
-
 #: The name in a status, of the metric, its kind and what it is.
 _Row = tuple[str, str, str, str]
 _OWN: tuple[_Row, ...] = (
@@ -100,37 +99,42 @@ _BACKLOG: tuple[_Row, ...] = (
     ("consumers", "consumers", "gauge", "Consumers."),
     ("oldest_s", "oldest_age_seconds", "gauge", "How long the oldest message is kept."),
 )
-#: Of several backlogs the oldest message is the oldest of all; everything else adds up.
-_GREATEST = ("oldest_s", "round_trip_s")
-
 _Sample = tuple[Mapping[str, str], float]
 
 
-def text(status: Mapping[str, Any], *, open_metrics: bool = False) -> str:
-    """All of it."""
-    lines = _Lines(open_metrics)
-    labels = {"name": status["name"], "domain": status["domain"], "version": status["version"]}
-    lines.add("info", "gauge", "Which node this is.", [(labels, 1)])
-    _plain(lines, _OWN, status)
-    load = status.get("load") or {"lanes": ()}
-    if "cpu_ns" in load:
-        about = "Processor time of the node's threads."
-        lines.add("node_cpu_seconds_total", "counter", about, [({}, load["cpu_ns"] / 1e9)])
-    _series(lines, _LANE, [({"lane": lane["lane"]}, lane) for lane in load["lanes"]], {"lane": "other"})
-    _plain(lines, _CAPACITY, status.get("capacity") or {})
-    _plain(lines, _STATISTICS, status.get("statistics", {}))
-    links = [({"link": link["name"], "peer": link.get("peer") or ""}, link) for link in status["links"]]
-    _series(lines, _LINK, links, {"link": "other"})
-    store = status.get("store")
-    if store is not None:
-        _plain(lines, _STORE, store)
-        _plain(
-            lines, (("messages", "store_recorded_messages_total", "counter", "Recorded."),), store["recorded"]
-        )
-        for kind, label in (("queues", "queue"), ("subscriptions", "subscription")):
-            rows = [(key, f"{label}_{name}", form, what) for key, name, form, what in _BACKLOG]
-            _series(lines, rows, [({label: each["name"]}, each) for each in store[kind]], {label: "other"})
-    return lines.text()
+class Exposition:
+    """The metrics of one process, for as long as it is asked for them. May be shared between threads."""
+
+    def __init__(self) -> None:
+        self._links = LinkSeries()
+
+    def text(self, status: Mapping[str, Any], *, open_metrics: bool = False) -> str:
+        """All of it."""
+        lines = _Lines(open_metrics)
+        labels = {"name": status["name"], "domain": status["domain"], "version": status["version"]}
+        lines.add("info", "gauge", "Which node this is.", [(labels, 1)])
+        _plain(lines, _OWN, status)
+        load = status.get("load") or {"lanes": ()}
+        if "cpu_ns" in load:
+            about = "Processor time of the node's threads."
+            lines.add("node_cpu_seconds_total", "counter", about, [({}, load["cpu_ns"] / 1e9)])
+        _series(lines, _LANE, [({"lane": lane["lane"]}, lane) for lane in load["lanes"]])
+        _plain(lines, _CAPACITY, status.get("capacity") or {})
+        _plain(lines, _STATISTICS, status.get("statistics", {}))
+        _series(lines, _LINK, self._links.rows(status["links"]))
+        if (store := status.get("store")) is not None:
+            _store(lines, store)
+        return lines.text()
+
+
+def _store(lines: "_Lines", store: Mapping[str, Any]) -> None:
+    _plain(lines, _STORE, store)
+    _plain(lines, (("messages", "store_recorded_messages_total", "counter", "Recorded."),), store["recorded"])
+    for kind, label in (("queues", "queue"), ("subscriptions", "subscription")):
+        found = [({label: each["name"]}, each) for each in store[kind]]
+        if (others := store.get(f"other_{kind}")) is not None:
+            found.append(({label: OTHER}, others))
+        _series(lines, [(key, f"{label}_{name}", form, what) for key, name, form, what in _BACKLOG], found)
 
 
 def _plain(lines: "_Lines", rows: Iterable[_Row], found: Mapping[str, Any]) -> None:
@@ -140,20 +144,13 @@ def _plain(lines: "_Lines", rows: Iterable[_Row], found: Mapping[str, Any]) -> N
 
 
 def _series(
-    lines: "_Lines",
-    rows: Iterable[_Row],
-    found: Sequence[tuple[Mapping[str, str], Mapping[str, Any]]],
-    rest: Mapping[str, str],
+    lines: "_Lines", rows: Iterable[_Row], found: Sequence[tuple[Mapping[str, str], Mapping[str, Any]]]
 ) -> None:
-    """A line for each of the first ones, and one for all others."""
+    """A family for each row, with a line for each series."""
     for key, name, kind, what in rows:
         samples = [(labels, each[key]) for labels, each in found if each.get(key) is not None]
-        told: list[_Sample] = [*samples[:SERIES_MAX]]
-        if len(samples) > SERIES_MAX:
-            values = [value for _, value in samples[SERIES_MAX:]]
-            told.append((rest, max(values) if key in _GREATEST else sum(values)))
-        if told:
-            lines.add(name, kind, what, told)
+        if samples:
+            lines.add(name, kind, what, samples)
 
 
 class _Lines:

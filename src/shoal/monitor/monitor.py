@@ -13,15 +13,13 @@ from shoal.link.state import LinkState
 from shoal.monitor.backlogs import store_status
 from shoal.monitor.config import HttpConfig
 from shoal.monitor.load import load_status
+from shoal.monitor.metrics import Exposition
 from shoal.monitor.process import process_status
 
 if TYPE_CHECKING:
     from shoal.bus.connection import Connection
     from shoal.monitor.answers import Answers
     from shoal.monitor.http import HttpEndpoint
-
-#: Links that a status lists one by one.
-LINKS_MAX = 256
 
 
 class Monitor:
@@ -32,6 +30,7 @@ class Monitor:
         self._began_s = time.monotonic()
         self._http: HttpEndpoint | None = None
         self._answers: Answers | None = None
+        self._exposition = Exposition()
 
     def serve(self, listen: str) -> None:
         """Serve `/metrics`, `/status` and `/health` at an address of this machine."""
@@ -70,7 +69,7 @@ class Monitor:
             "healthy": True,
             "trouble": "",
             "members": len(node.members),
-            "links": [_link(state) for state in connection.link_states()[:LINKS_MAX]],
+            "links": [_link(state) for state in connection.link_states()],
             "filters_evaluated": node.stats()["filters_evaluated"],
             "load": load_status(node.load()),
             "events_lost": counts[MessagesLost],
@@ -83,9 +82,7 @@ class Monitor:
 
     def metrics(self) -> str:
         """The status as Prometheus reads it."""
-        from shoal.monitor.metrics import text
-
-        return text(self.status())
+        return self._exposition.text(self.status())
 
     def close(self) -> None:
         """Tell nothing more."""
@@ -108,6 +105,7 @@ def _link(state: LinkState) -> dict[str, Any]:
             for name in (
                 *("bytes_sent", "bytes_received", "messages_sent", "messages_received"),
                 *("unsent_bytes", "unacknowledged_bytes", "round_trip_s", "connections"),
+                *("turned_away", "refused"),
             )
         },
     }

@@ -8,7 +8,7 @@ import pytest
 from shoal.bus.events import CapacityLow, CapacityRegained
 from shoal.capacity.estimator import Load
 from shoal.monitor.capacity import CapacityWatch
-from shoal.monitor.metrics import text
+from shoal.monitor.metrics import Exposition
 
 
 class Node:
@@ -82,11 +82,11 @@ def test_a_store_works_in_threads_beside_the_node_so_its_process_is_what_counts(
 
 def test_metrics_have_what_is_known() -> None:
     about = {"name": "d", "domain": "x", "version": "1", "links": []}
-    told = text({**about, "capacity": watched([0.4] * 20)[0].status()})
+    told = Exposition().text({**about, "capacity": watched([0.4] * 20)[0].status()})
     assert "shoal_capacity_load_ratio 0.4" in told
     assert "shoal_capacity_headroom_ratio 2.5" in told
     assert "shoal_capacity_low 0" in told
-    assert "capacity" not in text({**about, "capacity": None})
+    assert "capacity" not in Exposition().text({**about, "capacity": None})
 
 
 def test_a_second_of_watching_costs_less_than_a_thousandth_of_a_core() -> None:

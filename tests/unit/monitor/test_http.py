@@ -25,7 +25,7 @@ STATUS: dict[str, Any] = {
     "members": 3,
     "links": [
         {"name": "lan", "up": 1, "bytes_sent": 10, "rate_bytes_per_s": None, "peer": ""},
-        {"name": "far", "up": 0, "bytes_sent": 7, "peer": "42", "round_trip_s": 0.04},
+        {"name": "far", "role": "connect", "up": 0, "bytes_sent": 7, "peer": "42", "round_trip_s": 0.04},
     ],
 }
 
@@ -64,9 +64,9 @@ def test_metrics_are_what_prometheus_reads(endpoint: HttpEndpoint) -> None:
     lines = text.splitlines()
     assert r'shoal_info{name="hall \"1\"\\",domain="default",version="1.2"} 1' in lines
     assert "shoal_members 3" in lines
-    assert 'shoal_link_up{link="lan"} 1' in lines
-    assert 'shoal_link_up{link="far",peer="42"} 0' in lines
-    assert 'shoal_link_round_trip_seconds{link="far",peer="42"} 0.04' in lines
+    assert 'shoal_link_up{link="lan",role="group"} 1' in lines
+    assert 'shoal_link_up{link="far",role="connect"} 0' in lines
+    assert 'shoal_link_round_trip_seconds{link="far",role="connect"} 0.04' in lines
     assert not any("rate_bytes" in line for line in lines), "nobody paces the LAN"
     # Each family is described once, and only what is described is there.
     described = [line.split()[2] for line in lines if line.startswith("# TYPE")]

@@ -14,8 +14,9 @@ import pytest
 
 import shoal
 from shoal.errors import ClosedError, ConfigError, LinkError
-from shoal.monitor import metrics
+from shoal.monitor import link_series, metrics
 from shoal.monitor.answers import TOPIC
+from shoal.monitor.backlogs import LISTED_MAX
 
 LINE = re.compile(r'shoal_[a-z_]+(\{([a-z]+="[^"\n]*",?)+\})? -?[0-9.e+-]+')
 
@@ -116,17 +117,60 @@ def status(**more: Any) -> dict[str, Any]:
     return {"name": "a", "domain": "d", "version": "1", "links": [], **more}
 
 
-def test_of_ten_thousand_peers_fifty_have_lines_and_the_rest_one() -> None:
+def test_of_ten_thousand_links_fifty_have_lines_and_the_rest_one() -> None:
     links = [
-        {"name": "hall", "peer": str(peer), "up": 1, "bytes_sent": 10, "round_trip_s": peer / 1e6}
+        {"name": f"tcp://{peer}", "role": "connect", "up": 1, "bytes_sent": 10, "round_trip_s": peer / 1e6}
         for peer in range(10_000)
     ]
-    found = families(metrics.text(status(links=links)))
+    exposition = metrics.Exposition()
+    found = families(exposition.text(status(links=links)))
     sent = found["shoal_link_sent_bytes_total"]
-    assert len(sent) == metrics.SERIES_MAX + 1
-    assert sent['{link="other"}'] == 10 * (10_000 - metrics.SERIES_MAX)
-    assert sum(sent.values()) == 100_000
+    assert len(sent) == link_series.SERIES_MAX + 1
+    assert sent['{link="other"}'] == 10 * (10_000 - link_series.SERIES_MAX)
     assert found["shoal_link_round_trip_seconds"]['{link="other"}'] == 9_999 / 1e6
+    assert '{link="other"}' not in found["shoal_link_up"]
+    # Other links do not take the lines of those that had one.
+    again = families(exposition.text(status(links=links[::-1])))
+    assert again == found
+
+
+def test_programs_that_come_and_go_at_a_listener_make_no_new_series_and_no_counter_goes_back() -> None:
+    exposition, url = metrics.Exposition(), "tcp://0.0.0.0:7474"
+
+    def link(peer: int, sent: int) -> dict[str, Any]:
+        return {
+            "name": url,
+            "role": "accept",
+            "up": 1,
+            "peer": str(peer),
+            "bytes_sent": sent,
+            "unsent_bytes": 1,
+        }
+
+    listener = {"name": url, "role": "listen", "up": 1, "connections": 1, "refused": 0}
+    accepted, totals = f'{{link="{url}",role="accept"}}', []
+    for peer in range(1000):
+        found = families(exposition.text(status(links=[listener, link(peer, 100), link(peer + 1, 40)])))
+        totals.append(found["shoal_link_sent_bytes_total"].pop(accepted))
+        assert found["shoal_link_sent_bytes_total"] == {}
+        assert found["shoal_link_unsent_bytes"] == {accepted: 2.0}
+    # Each program sent 40 bytes and then 60; the first was met when it had sent 100.
+    assert totals == [140.0 + 100.0 * number for number in range(1000)]
+    assert found["shoal_link_up"] == {f'{{link="{url}",role="listen"}}': 1.0}
+    empty = families(exposition.text(status(links=[listener])))
+    assert empty["shoal_link_sent_bytes_total"] == {accepted: totals[-1]}
+
+
+def test_queues_beyond_those_that_are_listed_are_told_together(tmp_path: Path) -> None:
+    with shoal.connect("inproc://metrics-store", store=tmp_path / "data") as bus:
+        for number in range(LISTED_MAX + 10):
+            bus.queue(f"q{number:02}").send(b"12345")
+        bus.queue("q00").send(b"one more")
+        found = families(bus.metrics())
+        waiting = found["shoal_queue_messages"]
+        assert (len(waiting), waiting['{queue="q00"}'], waiting['{queue="other"}']) == (51, 2.0, 10.0)
+        assert sum(waiting.values()) == LISTED_MAX + 11
+        assert found["shoal_queue_oldest_age_seconds"]['{queue="other"}'] > 0
 
 
 def test_a_store_tells_how_much_waits_and_for_how_long(tmp_path: Path) -> None:
