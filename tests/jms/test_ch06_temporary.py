@@ -37,6 +37,24 @@ def test_a_persistent_message_reaches_a_temporary_topic_whenever_it_was_made(
 
 
 @pytest.mark.every_link
+@pytest.mark.parametrize("mode", list(jms.DeliveryMode), ids=lambda mode: mode.name)
+def test_a_transaction_reaches_a_temporary_topic_with_its_commit(
+    factory: jms.ConnectionFactory, mode: jms.DeliveryMode
+) -> None:
+    with factory.create_context() as owner, factory.create_context(jms.Session.SESSION_TRANSACTED) as sender:
+        topic = owner.create_temporary_topic()
+        consumer = owner.create_consumer(topic)
+        producer = sender.create_producer().set_delivery_mode(mode)
+        producer.send(topic, "never")
+        sender.rollback()
+        for body in ("first", "second"):
+            producer.send(topic, body)
+            assert consumer.receive(timeout_s=0.1) is None
+            sender.commit()
+            assert consumer.receive_body(str, timeout_s=PATIENCE_S) == body
+
+
+@pytest.mark.every_link
 def test_a_topic_that_ended_is_refused_as_a_queue_is(world: World) -> None:
     receiver, sender = world.receiver(), world.sender()
     deleted, closed = receiver.create_temporary_topic(), receiver.create_temporary_topic()

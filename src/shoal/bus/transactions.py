@@ -13,7 +13,7 @@ from shoal.bus.persistent import check_queue_name
 from shoal.bus.store_channel import StoreChannel
 from shoal.bus.store_consumer import Inbox, offset_of, runs_of
 from shoal.bus.store_errors import no_store
-from shoal.bus.store_protocol import COMMIT_BYTES_MAX, REQUEST_BYTES, queue_name
+from shoal.bus.store_protocol import COMMIT_BYTES_MAX, REQUEST_BYTES, TEMPORARY, queue_name
 from shoal.bus.store_session import Body, Done
 from shoal.bus.store_waits import ask
 from shoal.errors import (
@@ -102,7 +102,7 @@ class TransactionBase:
         Returns:
             The message's identity.
         """
-        if topic.startswith("_"):
+        if topic.startswith("_") and not topic.startswith(TEMPORARY):
             raise ValueError(f"{topic!r} is a reserved topic, which has no part in a transaction")
         identity = self._add(topic, body, dict(headers))
         self._topics += 1

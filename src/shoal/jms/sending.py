@@ -64,6 +64,8 @@ class Sender:
         self._pending: list[Outgoing] = []
         #: The store's transaction, once something needs one.
         self._transaction: Transaction | None = None
+        #: Temporary topics to which it publishes.
+        self._temporary: set[Destination] = set()
 
     def send(
         self,
@@ -98,8 +100,7 @@ class Sender:
             if self._marks:
                 given["properties"] = {**(given["properties"] or {}), **self._marks}
             if needs_store and destination._has_owner and not is_queue:
-                with translating(), self.waits.here():
-                    self._node.vouch(destination)
+                self._vouch(destination)
             if needs_store:
                 given["persistent"] = delivery_mode is not _NON_PERSISTENT
                 given["delivery_delay_s"] = delay_s or None
@@ -189,6 +190,14 @@ class Sender:
             raise _unfit(error) from error
         message._sent = (self._bus, number, priority, topic, now, ttl_s)
 
+    def _vouch(self, topic: Destination) -> None:
+        """Have the store take persistent messages for a temporary topic: now, or with the commit."""
+        if self.is_transacted:
+            self._temporary.add(topic)
+            return
+        with translating(), self.waits.here():
+            self._node.vouch(topic)
+
     def _own_id(self) -> str:
         """An identity for a message that has no number yet, in the form of the others."""
         return f"ID:{self._node.publisher:016x}-{self._connection}.{next(_own_ids)}"
@@ -274,9 +283,12 @@ class Sender:
         self._acknowledge(acknowledged)
         transaction, self._transaction = self._transaction, None
         pending, self._pending = self._pending, []
+        temporary, self._temporary = self._temporary, set()
         if transaction is not None:
             try:
                 with self.waits.here():
+                    for topic in temporary:
+                        self._node.vouch(topic)
                     transaction.commit()
             except (TransactionRolledBackError, StoreUnavailableError, ClosedError):
                 # After the last two the outcome is unknown.
@@ -329,7 +341,7 @@ class Sender:
 
     def rollback(self) -> None:
         """Forget what the transaction holds."""
-        self._pending = []
+        self._pending, self._temporary = [], set()
         transaction, self._transaction = self._transaction, None
         if transaction is not None:
             try:
