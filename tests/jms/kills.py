@@ -38,20 +38,23 @@ HERE = Path(__file__).parent
 WORK, FAST, HEARD, ASKED = (jms.Queue(name) for name in ("work", "fast", "heard", "asked"))
 LATE = jms.Topic("late/prices")
 DELAY_S, TTL_S = 0.3, 3.0
-#: Clocks of one machine are read a moment apart, and a process may stand still in between.
+#: A message expires by the wall's clock, which may be set, and a process may stand still before it reads it.
 SLACK_S = 1.0
 ROLES = ("producer", "consumer", "asker")
 Note = dict[str, Any]
 
 
 class Notes:
-    """What a process did, where others find it when it is killed."""
+    """What a process did, where others find it when it is killed.
+
+    All processes of a machine share the clock of `time.monotonic`, and nobody sets it.
+    """
 
     def __init__(self, path: Path) -> None:
         self._file = path.open("a", buffering=1)
 
     def __call__(self, what: str, **fields: Any) -> None:
-        self._file.write(json.dumps({"what": what, "at": time.time(), **fields}) + "\n")
+        self._file.write(json.dumps({"what": what, "at": time.monotonic(), **fields}) + "\n")
 
 
 def produce(factory: jms.ConnectionFactory, notes: Notes) -> None:
@@ -79,13 +82,14 @@ def produce(factory: jms.ConnectionFactory, notes: Notes) -> None:
 
 
 def note_got(notes: Notes, queue: str, message: jms.Message) -> None:
+    left_s = message.jms_expiration / 1000 - time.time()
     notes(
         "got",
         queue=queue,
         name=message.body,
         again=message.jms_redelivered,
         count=message.get_int_property("JMSXDeliveryCount"),
-        expires=message.jms_expiration / 1000,
+        expires=time.monotonic() + left_s if message.jms_expiration else 0.0,
     )
 
 
@@ -231,7 +235,7 @@ class Troupe:
 
     def kill(self, role: str) -> None:
         """End one as a power failure does."""
-        self.kills.append((time.time(), role))
+        self.kills.append((time.monotonic(), role))
         self.end(role)
 
     def end(self, role: str) -> None:
