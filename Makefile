@@ -9,7 +9,7 @@ CYCLES ?= 200
 LIMIT ?= 3600
 DEAD_S ?= 60
 
-.PHONY: help setup build demo test check bench sim soak storm dead-path jms-matrix jms-oracle kill-tests kill-routers routing-model spark-tests figures docs fuzz coverage wheel targets wheels clean
+.PHONY: help setup build demo test check bench sim soak storm dead-path jms-matrix jms-oracle kill-tests kill-routers routing-model spark-tests figures docs fuzz coverage wheel targets wheels image clean
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -105,6 +105,9 @@ targets: build  ## compile the extension for Windows and macOS, without linking 
 
 wheels: build  ## wheels for Linux on x86-64 and ARM, glibc 2.28 and newer, into dist/; tried in an empty environment
 	@scripts/wheels dist
+
+image:  ## the container image of a daemon, tried: make image BASE=python:3.13-slim (needs buildah, podman or docker)
+	@scripts/image
 
 clean:  ## remove what this clone built (the shared build cache stays)
 	rm -rf .venv site dist src/shoal/*.so

@@ -20,11 +20,13 @@ Examples:
   shoal daemon drain shoald.toml       (send its programs to other daemons)
 
   shoal daemon drain shoald.toml --end
+
+  shoal daemon unit > /etc/systemd/system/shoald@.service
 """
 
 
 def daemon(
-    file: Annotated[Path, typer.Argument(help="The TOML file that says what it is; or `drain`.")],
+    file: Annotated[Path, typer.Argument(help="The TOML file that says what it is; or `drain`, or `unit`.")],
     of: Annotated[Path | None, typer.Argument(help="After `drain`: the file of the running daemon.")] = None,
     check: Annotated[bool, typer.Option("--check", help="Only say whether the file is right.")] = False,
     end: Annotated[bool, typer.Option("--end", help="With drain: let programs in again.")] = False,
@@ -33,6 +35,11 @@ def daemon(
     """Run a daemon: let programs connect, keep a store. Ends after SIGTERM or Ctrl-C."""
     if str(file) == "drain":
         drain(of, end=end, pid=pid)
+        return
+    if str(file) == "unit" and of is None:
+        from shoal.daemon.unit import unit
+
+        typer.echo(unit(), nl=False)
         return
     if of is not None or end or pid is not None:
         raise typer.BadParameter("a second file, --end and --pid are for: shoal daemon drain FILE")
