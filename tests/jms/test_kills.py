@@ -260,6 +260,39 @@ def test_a_temporary_queue_lives_as_long_as_its_connection_though_its_store_was_
             other.create_producer().send(answers, "too late")
 
 
+@pytest.mark.parametrize("mode", [jms.Session.AUTO_ACKNOWLEDGE, jms.Session.SESSION_TRANSACTED])
+def test_a_living_temporary_topic_is_sent_to_while_its_store_is_away(
+    store: KilledStore, mode: jms.AcknowledgeMode
+) -> None:
+    """Sections 4.2.7 and 6.2.2: the store learns of the message after its restart, the topic lived on."""
+    with store.factory().create_context() as owner, store.factory().create_context(mode) as sender:
+        topic = owner.create_temporary_topic()
+        consumer = owner.create_consumer(topic)
+
+        def send(body: str) -> None:
+            sender.create_producer().send(topic, body)
+            if sender.transacted:
+                sender.commit()
+
+        send("before")
+        assert consumer.receive_body(str, timeout_s=PATIENCE_S) == "before"
+        store.kill()
+        failed: list[BaseException] = []
+
+        def send_while_away() -> None:
+            try:
+                send("while it was away")
+            except BaseException as error:
+                failed.append(error)
+
+        sending = threading.Thread(target=send_while_away)
+        sending.start()
+        store.start()
+        sending.join(PATIENCE_S)
+        assert not failed
+        assert consumer.receive_body(str, timeout_s=PATIENCE_S) == "while it was away"
+
+
 def test_requests_are_answered_after_their_store_was_killed(store: KilledStore) -> None:
     """Section 4.2.7: the queue for answers is made once."""
     with store.factory().create_connection() as asking, store.factory().create_context() as answering:

@@ -570,10 +570,7 @@ class Bus(Handle, _core.Bus):
 
     def temporary_topic(self) -> str:
         """The name of a topic of this connection alone: for answers, named as `reply_to`."""
-        name = f"{TEMPORARY}{self.publisher:016x}/{self._connection.next_temporary()}"
-        for channel in self._connection.channels:
-            channel.say({"op": "temporary", "topic": name})
-        return name
+        return f"{TEMPORARY}{self.publisher:016x}/{self._connection.next_temporary()}"
 
     def transaction(self, id: str | None = None, *, timeout_s: float | None = None) -> Transaction:
         """Begin a transaction: what is sent and acknowledged in it is done together, or not at all.

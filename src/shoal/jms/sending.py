@@ -64,8 +64,6 @@ class Sender:
         self._pending: list[Outgoing] = []
         #: The store's transaction, once something needs one.
         self._transaction: Transaction | None = None
-        #: Temporary topics to which it publishes.
-        self._temporary: set[Destination] = set()
 
     def send(
         self,
@@ -99,8 +97,6 @@ class Sender:
             given = given_of(message, priority, ttl_s, now, self._connection)
             if self._marks:
                 given["properties"] = {**(given["properties"] or {}), **self._marks}
-            if needs_store and destination._has_owner and not is_queue:
-                self._vouch(destination)
             if needs_store:
                 given["persistent"] = delivery_mode is not _NON_PERSISTENT
                 given["delivery_delay_s"] = delay_s or None
@@ -190,14 +186,6 @@ class Sender:
             raise _unfit(error) from error
         message._sent = (self._bus, number, priority, topic, now, ttl_s)
 
-    def _vouch(self, topic: Destination) -> None:
-        """Have the store take persistent messages for a temporary topic: now, or with the commit."""
-        if self.is_transacted:
-            self._temporary.add(topic)
-            return
-        with translating(), self.waits.here():
-            self._node.vouch(topic)
-
     def _own_id(self) -> str:
         """An identity for a message that has no number yet, in the form of the others."""
         return f"ID:{self._node.publisher:016x}-{self._connection}.{next(_own_ids)}"
@@ -283,12 +271,9 @@ class Sender:
         self._acknowledge(acknowledged)
         transaction, self._transaction = self._transaction, None
         pending, self._pending = self._pending, []
-        temporary, self._temporary = self._temporary, set()
         if transaction is not None:
             try:
                 with self.waits.here():
-                    for topic in temporary:
-                        self._node.vouch(topic)
                     transaction.commit()
             except (TransactionRolledBackError, StoreUnavailableError, ClosedError):
                 # After the last two the outcome is unknown.
@@ -341,7 +326,7 @@ class Sender:
 
     def rollback(self) -> None:
         """Forget what the transaction holds."""
-        self._pending, self._temporary = [], set()
+        self._pending = []
         transaction, self._transaction = self._transaction, None
         if transaction is not None:
             try:

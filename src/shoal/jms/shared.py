@@ -140,11 +140,6 @@ class SharedNode:
             return
         raise InvalidDestinationError(f"{topic} is gone: its connection deleted it, or was closed")
 
-    def vouch(self, topic: Destination) -> None:
-        """Have the store take persistent messages for a temporary topic that lives."""
-        channel = self.bus._connection.ready_channel("a persistent message", None, memory=False)
-        channel.say({"op": "temporary", "topic": topic.bus_name})
-
     def join(self) -> int:
         """One more connection uses it: the connection's number, from 1. The bus itself publishes as 0."""
         with _lock:

@@ -1,13 +1,12 @@
 """Queues and subscriptions as things: made, emptied, moved, removed."""
 
-from shoal.bus.store_protocol import QUEUES, TEMPORARY, TEMPORARY_QUEUES
+from shoal.bus.store_protocol import QUEUES, TEMPORARY_QUEUES
 from shoal.store.core import Core
 from shoal.store.reader import SCAN_ROWS, Options, Reader, Session, Shape
 from shoal.store.readers import Readers, queue_key, subscription_key
 from shoal.store.receiving import check_owner, queue_options
 from shoal.store.requests import Request, RequestError
 from shoal.store.reservations import Reservations
-from shoal.store.sending import Sending
 
 #: Messages that one purge or move deals with in a frame.
 MOVE_MAX = 1000
@@ -16,11 +15,10 @@ MOVE_MAX = 1000
 class Destinations:
     """What is done to queues and subscriptions as a whole. For one thread at a time."""
 
-    def __init__(self, core: Core, readers: Readers, sending: Sending, reservations: Reservations) -> None:
+    def __init__(self, core: Core, readers: Readers, reservations: Reservations) -> None:
         self._core = core
         self._reservations = reservations
         self._readers = readers
-        self._sending = sending
         #: Temporary queues whose connections may come back, and until when, by the clock that counts leases.
         self._orphans: dict[str, float] = {}
 
@@ -54,15 +52,6 @@ class Destinations:
         self._readers.change(reader, queue_options(self._core, session, request, reader.options))
         self._core.answer(session.id, n, created=is_new)
 
-    def temporary(self, session: Session, request: Request, n: int) -> None:
-        """A temporary topic is to be there, as long as the session."""
-        topic = request.text("topic")
-        if not topic.startswith(TEMPORARY):
-            raise RequestError("BAD_REQUEST", f"names of temporary topics begin with {TEMPORARY!r}")
-        session.topics.add(topic)
-        self._sending.topics.add(topic)
-        self._core.answer(session.id, n)
-
     def _queue(self, session: Session, request: Request) -> Reader:
         name = request.text("queue")
         session.owner.check(self._core, "admin", QUEUES + name)
@@ -92,7 +81,6 @@ class Destinations:
                 self._end_temporary(key)
             else:
                 self._orphans[key] = until_s
-        self._sending.topics -= session.topics
 
     def end_orphans(self, now_s: float) -> None:
         """Connections had their time to come back for their temporary queues."""

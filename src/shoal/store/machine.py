@@ -144,7 +144,7 @@ class Machine:
         self._sending.is_fed = lambda: self.custody.is_fed
         self._receiving = Receiving(self._core, self._readers)
         self._reservations = Reservations(self._core, self._readers)
-        self._destinations = Destinations(self._core, self._readers, self._sending, self._reservations)
+        self._destinations = Destinations(self._core, self._readers, self._reservations)
         self._sessions: dict[str, Session] = {}
         #: Sessions by their client ids, and by the connections they are of.
         self._clients: dict[str, str] = {}
@@ -189,7 +189,6 @@ class Machine:
             "browse": self._receiving.browse,
             "shown": self._receiving.shown,
             "declare": self._destinations.declare,
-            "temporary": self._destinations.temporary,
             "delete": self._destinations.delete,
             "purge": self._destinations.purge,
             "move": self._destinations.move,

@@ -711,9 +711,8 @@ class Session:
     key: int = 0
     #: Consumers by what the session calls them: the reader's key and the consumer.
     consumers: dict[int, tuple[str, Consumer]] = field(default_factory=dict)
-    #: Keys of temporary queues, and names of temporary topics.
+    #: Keys of temporary queues.
     temporary: set[str] = field(default_factory=set)
-    topics: set[str] = field(default_factory=set)
     #: Whose messages it sends: its own, and those of its outbox.
     publishers: list[int] = field(default_factory=list)
     #: Chains it sent, by publisher and number.

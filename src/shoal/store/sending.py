@@ -57,8 +57,6 @@ class Sending:
         self._committing: set[str] = set()
         #: Whose destinations are refused because they pin space, and why.
         self.pinned: tuple[str, str] | None = None
-        #: Temporary topics that live.
-        self.topics: set[str] = set()
 
     def begin_turn(self) -> None:
         """Marks of the last turn are in the log, or were refused."""
@@ -201,10 +199,7 @@ class Sending:
         name = queue_name(destination)
         if name is not None:
             self._readers.queue(name)
-        elif destination.startswith(TEMPORARY):
-            if destination not in self.topics:
-                raise RequestError("EXISTS_NOT", f"the temporary topic {destination!r} is gone")
-        elif destination.startswith("_"):
+        elif destination.startswith("_") and not destination.startswith(TEMPORARY):
             raise RequestError("BAD_REQUEST", f"{destination} is a reserved topic")
 
     def expect(self, sizes: Mapping[str, tuple[int, int]]) -> bool:

@@ -30,7 +30,7 @@ from shoal.testing import rows
 
 OPS = (
     "hello", "ping", "bye", "send", "commit", "subscribe", "consume", "credit", "ack", "release",
-    "cancel", "report", "browse", "declare", "temporary", "delete", "purge", "move", "unsubscribe", "reserve",
+    "cancel", "report", "browse", "declare", "delete", "purge", "move", "unsubscribe", "reserve",
     "reserved", "unreserve", "shown", "status", "forward", "rule",
 )  # fmt: skip
 FIELDS = (

@@ -484,21 +484,27 @@ def test_a_transaction_under_an_old_lease_does_nothing(desk: Desk) -> None:
     assert client.ask("commit", **commit, acks=[[tap.number, tap.lease, [0, 0]]])["op"] == "answer"
 
 
-def test_temporary_queues_and_topics_go_with_their_connection(desk: Desk) -> None:
+def test_temporary_queues_go_with_their_connection(desk: Desk) -> None:
     client, other = desk.client("a"), desk.client("b")
     client.ask("declare", queue="temporary/1", temporary=True)
-    client.ask("temporary", topic="_temporary/a/1")
     other.put("temporary/1", b"x")
     assert client.consume("temporary/1").bodies() == [b"x"]
     tap = other.consume("temporary/1")
-    other.send("_temporary/a/1", b"y")
-    assert other.stored() == [1, 2]
     client.ask("bye")
     assert [body["consumer"] for body in other.heard if body["op"] == "gone"] == [tap.number]
-    for destination in ("_queue/temporary/1", "_temporary/a/1"):
-        other.number = 2
-        other.send(destination, b"z")
-    assert [each["error"] for each in other.refused()] == ["EXISTS_NOT"] * 2
+    other.send("_queue/temporary/1", b"z")
+    assert [each["error"] for each in other.refused()] == ["EXISTS_NOT"]
+
+
+def test_messages_for_temporary_topics_are_taken_and_those_for_other_reserved_topics_refused(
+    desk: Desk,
+) -> None:
+    """Whether a temporary topic lives the members know who subscribe to it, and not a store that was away."""
+    client = desk.client("a")
+    client.send("_temporary/a/1", b"x")
+    assert client.stored() == [1]
+    client.send("_store/here", b"x")
+    assert [each["error"] for each in client.refused()] == ["BAD_REQUEST"]
 
 
 @pytest.mark.parametrize("how", ["restart", "another session"])

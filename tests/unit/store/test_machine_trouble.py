@@ -10,7 +10,7 @@ from shoal.errors import StoreCorruptError, StoreError
 
 OPS = (
     "hello", "ping", "bye", "send", "commit", "subscribe", "consume", "credit", "ack", "release",
-    "cancel", "report", "browse", "declare", "temporary", "delete", "purge", "move", "unsubscribe", "reserve",
+    "cancel", "report", "browse", "declare", "delete", "purge", "move", "unsubscribe", "reserve",
     "reserved", "unreserve", "shown", "status",
 )  # fmt: skip
 FIELDS = (
