@@ -139,10 +139,18 @@ def _command(name: str, app: typer.Typer) -> Any:
     from shoal.cli.look import dress
 
     app.rich_markup_mode = None
-    app.info.cls = Group
+    _group(app)
     command = typer.main.get_command(app)
     command.name = name
     return dress(command)
+
+
+def _group(app: typer.Typer) -> None:
+    """Have an app, and the groups in it, list commands as `Group` does."""
+    app.info.cls = Group
+    for group in app.registered_groups:
+        if group.typer_instance is not None:
+            _group(group.typer_instance)
 
 
 def _from_elsewhere(name: str) -> Any:

@@ -86,5 +86,10 @@ def _format_epilog(command: Any, ctx: Any, formatter: Any) -> None:
         for line in paragraph.strip().splitlines():
             example, *comment = _COMMENT.split(line.strip(), maxsplit=1)
             if comment:
-                formatter.write(f"    # {comment[0].removeprefix('(').removesuffix(')')}\n")
+                formatter.write(f"    # {_bare(comment[0])}\n")
             formatter.write(f"    {example}\n")
+
+
+def _bare(comment: str) -> str:
+    """A comment without the parentheses around all of it."""
+    return comment[1:-1] if comment.startswith("(") and comment.endswith(")") else comment

@@ -116,6 +116,8 @@ def test_help_names_values_and_wraps_no_example(path: tuple[str, ...]) -> None:
     shown = RUNNER.invoke(app, [*path, "--help"], terminal_width=80).stdout
     assert not re.search(r"<(str|int|float|path|list)\b", shown), "a type of Python is no name for a value"
     assert ("--install-completion" in shown) == (not path)
+    assert shown.count("(") == shown.count(")")
+    assert "..." not in shown.partition("\nCommands:\n")[2], "a command of a group is described in full"
     examples = shown.partition("Examples:")[2]
     for line in examples.splitlines():
         assert not line.strip() or re.match(r"    (# |\S+ .*shoal |shoal|kill -HUP |pip )", line), line
