@@ -26,16 +26,28 @@ def encode(body: Any) -> tuple[int, bytes, Any] | None:
     numpy = sys.modules.get("numpy")
     if numpy is not None and isinstance(body, numpy.ndarray):
         return _encode_array(numpy, body)
-    arrow = sys.modules.get("pyarrow")
-    if arrow is not None and isinstance(body, (arrow.Table, arrow.RecordBatch)):
-        sink = arrow.BufferOutputStream()
-        with arrow.ipc.new_stream(sink, body.schema) as writer:
-            writer.write(body)
-        return ARROW, b"", memoryview(sink.getvalue()).cast("B")
     codec = codecs.find(type(body))
     if codec is not None:
         return OBJECT, codec.name.encode(), _tagged(codec.encode(body))
-    return None
+    return _encode_table(body) if hasattr(body, "__arrow_c_stream__") else None
+
+
+def _encode_table(body: Any) -> tuple[int, bytes, Any] | None:
+    """Arrow data, and what Arrow reads as a table: a frame of pandas or polars, a relation of DuckDB."""
+    try:
+        import pyarrow as arrow
+    except ImportError as error:
+        raise TypeError(
+            f"a body of type {type(body).__name__} is sent as Arrow data: install pyarrow"
+        ) from error
+    try:
+        table = body if isinstance(body, arrow.RecordBatch) else arrow.table(body)
+    except arrow.ArrowException as error:
+        raise TypeError(f"a body of type {type(body).__name__} is no table for Arrow: {error}") from error
+    sink = arrow.BufferOutputStream()
+    with arrow.ipc.new_stream(sink, table.schema) as writer:
+        writer.write(table)
+    return ARROW, b"", memoryview(sink.getvalue()).cast("B")
 
 
 def encode_nested(body: Any) -> Any:

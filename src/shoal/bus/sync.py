@@ -288,8 +288,9 @@ class Bus(Handle, _core.Bus):
 
             Args:
                 topic: where, such as `prices/ACME`; no wildcards.
-                body: bytes, str, a number, bool, `None`, a list, a mapping, a numpy array, Arrow data, or a
-                    type that `shoal.codecs` knows.
+                body: bytes, str, a number, bool, `None`, a list, a mapping, a numpy array, Arrow data, a
+                    frame of pandas or polars (which arrives as an Arrow table), or a type that
+                    `shoal.codecs` knows.
                 properties: named values that selectors can ask for.
                 priority: 0 to 9; a higher one overtakes lower ones on its way.
                 ttl_s: it is not delivered any more when it is older than this.

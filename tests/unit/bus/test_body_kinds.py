@@ -7,7 +7,10 @@ from collections import OrderedDict
 from types import MappingProxyType
 from typing import Any
 
+import duckdb
 import numpy
+import pandas
+import polars
 import pyarrow
 import pytest
 
@@ -217,6 +220,23 @@ def test_a_table_without_rows_or_with_many_pieces_arrives(bus: shoal.Bus) -> Non
 
 
 # --- refusals ---
+
+
+def test_frames_of_pandas_polars_and_duckdb_arrive_as_tables(bus: shoal.Bus) -> None:
+    frame = pandas.DataFrame({"symbol": ["A", "B"], "bid": [1.5, 2.5]}, index=[7, 9])
+    assert round_trip(bus, frame).to_pandas().equals(frame)
+    table = pyarrow.table({"x": [1, 2]})
+    assert round_trip(bus, polars.from_arrow(table)).equals(table)
+    assert round_trip(bus, duckdb.sql("SELECT 1::BIGINT AS x UNION ALL SELECT 2 ORDER BY x")).equals(table)
+
+
+def test_what_is_no_table_is_refused_with_the_reason(bus: shoal.Bus) -> None:
+    with pytest.raises(
+        TypeError, match=r"a body of type DataFrame is no table for Arrow: .*Could not convert"
+    ):
+        bus.publish("a", pandas.DataFrame({"x": [1, "two"]}))
+    with pytest.raises(TypeError, match="a body of type ChunkedArray is no table for Arrow"):
+        bus.publish("a", pyarrow.chunked_array([[1]]))
 
 
 @pytest.mark.parametrize(
