@@ -4,6 +4,7 @@ from typing import Any, NoReturn
 
 from shoal.bus.arguments import check_cost
 from shoal.bus.connection import Connection
+from shoal.bus.elsewhere import hint
 from shoal.bus.statistics import Statistics
 from shoal.config import ConnectionConfig
 from shoal.config.target import target_of
@@ -30,25 +31,6 @@ _ELSEWHERE = {
 }
 
 
-class _Elsewhere:
-    """A name of another system: not there, and the error says what to write instead.
-
-    A method `__getattr__` would make every other name slower, `publish` among them.
-    """
-
-    __slots__ = ("_hint", "_name")
-
-    def __init__(self, name: str, hint: str) -> None:
-        self._name, self._hint = name, hint
-
-    def __get__(self, instance: object, owner: type) -> NoReturn:
-        raise AttributeError(
-            f"{owner.__name__!r} object has no attribute {self._name!r}: {self._hint}",
-            name=self._name,
-            obj=instance,
-        )
-
-
 class Handle:
     """A connection as its owner holds it: what it is, who is there, what it did."""
 
@@ -57,9 +39,6 @@ class Handle:
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a connection cannot be pickled: connect in the process that uses it")
-
-    def __dir__(self) -> list[str]:
-        return [name for name in super().__dir__() if name not in _ELSEWHERE]
 
     @property
     def config(self) -> ConnectionConfig:
@@ -197,6 +176,4 @@ class Handle:
         return self._connection.link()
 
 
-# A type checker sees only the names above, and refuses these.
-for _name, _hint in _ELSEWHERE.items():
-    setattr(Handle, _name, _Elsewhere(_name, _hint))
+hint(Handle, _ELSEWHERE)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Self, Unpack, overload
 from shoal._core import Message, read_rows
 from shoal.bus.arguments import check_choice, check_count, check_flag, check_seconds, selector_of
 from shoal.bus.consumer import Consumer
+from shoal.bus.elsewhere import hint
 from shoal.bus.options import Ack, OnFull, QueueOptions
 from shoal.bus.persistent import check_queue_name, deadline_of, left
 from shoal.bus.receipt import Receipt
@@ -103,6 +104,28 @@ class QueueBase:
 
     def _say(self, op: str, **fields: Any) -> Body:
         return {"op": op, "queue": str(self._name), **{k: v for k, v in fields.items() if v is not None}}
+
+
+hint(
+    QueueBase,
+    {
+        **dict.fromkeys(
+            ("put", "put_nowait", "publish", "enqueue", "add"), "send(body) puts a message into the queue"
+        ),
+        **dict.fromkeys(
+            ("get", "recv", "poll", "fetch", "pop"),
+            "receive(timeout_s) takes one message, a `for` loop over the queue takes all",
+        ),
+        "get_nowait": "receive_nowait() takes what is there",
+        "subscribe": "consume(…) begins to receive, with options of its own",
+        **dict.fromkeys(
+            ("ack", "nack", "task_done"), "message.ack() and message.release() belong to a message"
+        ),
+        **dict.fromkeys(
+            ("qsize", "depth", "size", "count"), "`shoal queue list` shows how many messages wait"
+        ),
+    },
+)
 
 
 def browsed(answer: Body) -> tuple[list[Message], int | None]:

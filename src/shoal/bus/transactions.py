@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, Unpack, overload
 
 from shoal._core import Message, RowsBuilder
+from shoal.bus.elsewhere import hint
 from shoal.bus.options import MessageOptions
 from shoal.bus.persistent import check_queue_name
 from shoal.bus.store_channel import StoreChannel
@@ -250,6 +251,16 @@ class TransactionBase:
         self._acks.clear()
         if self._own_chain is not None:
             self._connection.transaction_chains.give_back(self._channel, self._own_chain)
+
+
+hint(
+    TransactionBase,
+    {
+        "queue": "send(queue, body) and receive(queue) take the name of the queue",
+        "subscribe": "ack(message) acknowledges in the transaction what a subscription received",
+        "abort": "rollback() undoes it",
+    },
+)
 
 
 def _name(destination: str) -> str:

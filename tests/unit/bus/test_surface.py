@@ -386,6 +386,19 @@ def test_a_connection_names_its_own_word_for_what_others_call_differently(
         _ = bus.colour  # type: ignore[attr-defined]
 
 
+def test_queues_and_transactions_do_so_too(bus: shoal.Bus) -> None:
+    queue = bus.queue("jobs")
+    with pytest.raises(AttributeError, match=r"'Queue' object has no attribute 'put': send\(body\)"):
+        queue.put({"job": 1})  # type: ignore[attr-defined]
+    assert "put" not in dir(queue)
+    assert "send" in dir(queue)
+    with (
+        bus.transaction() as transaction,
+        pytest.raises(AttributeError, match=r"'Transaction' .* 'queue': send\(queue, body\)"),
+    ):
+        transaction.queue("jobs")  # type: ignore[attr-defined]
+
+
 @pytest.mark.parametrize(
     ("url", "says"),
     [
