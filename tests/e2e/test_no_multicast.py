@@ -139,3 +139,37 @@ def test_a_store_and_programs_of_a_machine_meet_on_loopback_alone(tmp_path: Path
     ended = subprocess.run(command, capture_output=True, text=True, timeout=150, check=False, env=env)
     assert ended.returncode == 0, ended.stderr
     assert json.loads(ended.stdout) == {"received": "x"}
+
+
+#: A machine whose loopback interface is down: a program alone, one with a store, and one beside another.
+CUT_OFF = """
+import json, sys, time, shoal
+said = {}
+with shoal.connect() as bus, bus.subscribe("a") as heard:
+    bus.publish("a", 1)
+    said["alone"] = heard.receive(10).body
+with shoal.connect(store=sys.argv[1]) as bus:
+    try:
+        bus.queue("jobs").send("x")
+    except shoal.NoStoreError as error:
+        said["stored"] = str(error)
+with shoal.connect() as host:
+    began = time.monotonic()
+    with shoal.connect(connect_timeout_s=0.5) as guest:
+        said["waited_s"] = time.monotonic() - began
+print(json.dumps(said))
+"""
+
+
+def test_a_machine_without_loopback_says_so_and_no_program_waits_for_ever(tmp_path: Path) -> None:
+    command = ["unshare", "--net", sys.executable, "-c", CUT_OFF, str(tmp_path / "data")]
+    env = {**os.environ, "SHOAL_URL": "", "SHOAL_DOMAIN": "", "SHOAL_SEEDS": ""}
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False, env=env)
+    assert ended.returncode == 0, ended.stderr
+    said = json.loads(ended.stdout)
+    assert said["alone"] == 1
+    assert "needs the store of this program" in said["stored"]
+    assert said["stored"].endswith("over which programs of this machine meet: ip link set lo up")
+    assert said["waited_s"] < 5.0
+    assert "the loopback interface is down: this program reaches no other one" in ended.stderr
+    assert "using TCP on this machine" not in ended.stderr

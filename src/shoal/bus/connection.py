@@ -189,6 +189,12 @@ class Connection:
         self.stand_in.say(why)
         return _node(self.stand_in.config)
 
+    def cut_off(self) -> str:
+        """Why no other program can be reached, in words; empty if they can, as far as is known."""
+        if self.stand_in is None or not self.stand_in.is_cut_off:
+            return ""
+        return "the loopback interface is down, over which programs of this machine meet: ip link set lo up"
+
     def targets(self) -> list[Target]:
         """Where `connect` is to connect at first."""
         if self.stand_in is not None:

@@ -98,14 +98,18 @@ def settle(connection: Connection, diallers: list[Dialler]) -> Operation[None]:
 def begin(connection: Connection) -> Operation[None]:
     """Connect to where a connection leads at first, and wait until that was tried once."""
     diallers = yield from dial(connection, connection.targets(), connection.config.cost)
-    if connection.config.required and not any(one.state in ("up", "standby") for one in diallers):
+    is_required = connection.config.required
+    if is_required and diallers and not any(one.state in ("up", "standby") for one in diallers):
         raise LinkError("; ".join(f"cannot reach {one.url}: {one.why}" for one in diallers))
     if connection.stand_in is not None and connection.stand_in.meeting is not None:
         meeting = connection.keeper().meet(connection.stand_in.meeting)
-        while not meeting.is_settled:
+        deadline = _deadline(connection.config.connect_timeout_s)
+        while not meeting.is_settled and not _is_over(deadline):
             connection.check_open()
-            yield None
+            yield deadline
         dialler = meeting.dialler
+        if dialler is not None and is_required and not meeting.is_settled:
+            raise LinkError(f"cannot reach {dialler.url}: {dialler.why or 'no program answers'}")
         if dialler is not None and dialler.state == "refused":
             raise LinkRefusedError(
                 f"multicast does not work here, and the place where programs of this machine meet is taken: "

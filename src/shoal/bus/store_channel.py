@@ -271,7 +271,7 @@ class StoreChannel:
             return ""
         if self._url is not None and self._was_up and not self._was_open:
             return str(self._denied or f"a program listens at {self._url}, and no store has answered there")
-        return str(self._denied or self._why)
+        return str(self._denied or self._why or self._connection.cut_off())
 
     # --- commands; each returns at once, and calls `done` later, on whatever thread ---
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 import logging
+import socket
 from dataclasses import dataclass
 
 from shoal.config import ConnectionConfig
@@ -26,13 +27,20 @@ class StandIn:
     #: Where the programs of this machine meet, if there are no seeds.
     meeting: Target | None
 
+    @property
+    def is_cut_off(self) -> bool:
+        """Whether programs of this machine are to meet and cannot: its loopback interface is down."""
+        return self.meeting is not None and not loopback_works()
+
     def where(self) -> str:
         """Where it leads, as a URL: the meeting, or the first seed."""
         return (self.meeting or self.seeds[0]).url
 
     def say(self, why: str) -> None:
         """Log what happened, and what to do."""
-        if self.meeting is None:
+        if self.is_cut_off:
+            notices.NO_NETWORK(why=why).log(log)
+        elif self.meeting is None:
             places = ", ".join(seed.url for seed in self.seeds)
             notices.NO_MULTICAST_SEEDS(why=why, seeds=places).log(log)
         else:
@@ -62,6 +70,16 @@ def stand_in(config: ConnectionConfig, why: str) -> StandIn:
         )
     seeds = config.seed_targets()
     meeting = None if seeds else Target("tcp", LOOPBACK, config.meeting_port())
-    # Whoever hosts passes on for the others, and anybody may have to.
+    # The host forwards for the others, and any program may become the host.
     router = config.router or meeting is not None
     return StandIn(ConnectionConfig(**{**asked, "scheme": "tcp", "router": router}), seeds, meeting)
+
+
+def loopback_works() -> bool:
+    """Whether the loopback interface is up. Nothing is sent."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect((LOOPBACK, 9))
+        except OSError:
+            return False
+    return True

@@ -11,6 +11,12 @@ NO_MULTICAST_MEETING = warning(
     "No multicast ({why}); using TCP on this machine ({url}).",
     "To reach other hosts, set SHOAL_SEEDS=host:port, or connect to tcp://host:port.",
 )
+NO_NETWORK = warning(
+    2007,
+    "No network ({why}), and the loopback interface is down: this program reaches no other one, not even on "
+    "this machine.",
+    "Switch the loopback interface on: ip link set lo up.",
+)
 MEETING_TAKEN_OVER = warning(
     2003,
     "The program that the others of this machine connected to has ended; this program listens at {url} now.",

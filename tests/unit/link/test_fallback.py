@@ -148,6 +148,7 @@ def test_programs_of_a_machine_meet_and_go_on_when_the_first_one_goes(
         host = shoal.connect(port=no_multicast, reconnect_max_s=0.2)
     assert "did not come back" in caplog.text
     assert "SHOAL_SEEDS=host:port" in caplog.text
+    shoal.connect(port=no_multicast, required=True).close()
     with (
         shoal.connect(port=no_multicast, reconnect_max_s=0.2) as one,
         shoal.connect(port=no_multicast, reconnect_max_s=0.2) as two,
@@ -162,6 +163,16 @@ def test_programs_of_a_machine_meet_and_go_on_when_the_first_one_goes(
         assert one.wait_for_subscribers("a", timeout_s=10)
         one.publish("a", 2)
         assert heard.receive(10).body == 2
+
+
+def test_a_place_where_no_program_answers_is_waited_for_no_longer_than_asked(no_multicast: int) -> None:
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", no_multicast))
+        silent.listen()
+        with shoal.connect(port=no_multicast, connect_timeout_s=0.2) as bus:
+            assert bus.members == []
+        with pytest.raises(shoal.LinkError, match=f"cannot reach tcp://127.0.0.1:{no_multicast}: "):
+            shoal.connect(port=no_multicast, connect_timeout_s=0.2, required=True)
 
 
 def test_seeds_are_connected_to(no_multicast: int) -> None:
