@@ -186,7 +186,7 @@ class Member:
         """Of the oldest entry, the last, the last on this disk, the last that is committed."""
     @property
     def members(self) -> tuple[list[int], list[int]]:
-        """Members that vote, and those that only follow."""
+        """Members that vote, and those that only follow. While members change, those that are left vote."""
     @property
     def progress(self) -> list[tuple[int, int]]:
         """How far each member is, if this one is the owner: member, last entry on its disk."""
@@ -201,8 +201,24 @@ class Member:
         """Why it stopped, if it did."""
     def transfer(self, to: int) -> None:
         """Let another member own the group."""
-    def remove(self, member: int) -> None:
-        """Take a member out of the group."""
+    def change_members(self, changes: list[tuple[str, int]]) -> None:
+        """Change members, all at once: `voter`, `learner` or `none`, and which."""
+    @property
+    def members_at(self) -> int:
+        """As of which entry the members are."""
+    @property
+    def offered(self) -> tuple[int, int, int, list[int]] | None:
+        """The copy of the log that it needs: who has it, its last entry, oldest segment, their lengths."""
+    def read_part(self, segment: int, position: int, bytes_max: int) -> bytes:
+        """Bytes of a segment for another member, as many as are visible."""
+    def put_part(self, segment: int, position: int, bytes: bytes) -> None:
+        """Put down bytes of the copy that is offered."""
+    def check_part(self) -> None:
+        """Read the oldest segment of the copy that was not read yet: all of it was put down."""
+    def install(self) -> bool:
+        """Let the copy, which is complete, become the log; False if it is not to be, now."""
+    def decline(self) -> None:
+        """Give the copy up: it cannot be fetched."""
 
 class Subscription:
     """What a subscription is made of. May be shared between threads."""
@@ -901,6 +917,7 @@ class Log:
         *,
         member: int,
         founding: tuple[int, bytes, list[int], int] | None = None,
+        joins: int | None = None,
         holder: str = "",
         segment_bytes: int = ...,
         buffer_bytes_max: int = ...,
@@ -909,8 +926,8 @@ class Log:
     ) -> Log:
         """Lock a directory and open the log of a member of a group in it.
 
-        `founding` is what the first members agreed on, for one that has no log yet: store, incarnation,
-        members, microseconds since 1970.
+        One that has no log yet needs `founding`, what the first members agreed on (store, incarnation,
+        members, microseconds since 1970), or the store that it `joins`.
         """
     @staticmethod
     def simulated_member(
@@ -918,6 +935,7 @@ class Log:
         *,
         member: int,
         founding: tuple[int, bytes, list[int], int] | None,
+        joins: int | None = None,
         segment_bytes: int,
         clock_us: int,
         election_s: float,

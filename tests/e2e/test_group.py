@@ -2,6 +2,7 @@
 
 import json
 import secrets
+import shutil
 import subprocess
 import sys
 import time
@@ -13,7 +14,8 @@ import kill_queues
 import pytest
 
 import shoal
-from shoal.store.group import STATUS, read_group_status
+from shoal.store.group_status import STATUS, read_group_status
+from shoal.store.roster import SILENT_S
 
 #: A new owner is elected and serves within this time, also on a busy machine.
 PATIENCE_S = 40.0
@@ -38,6 +40,27 @@ class Members:
         (process.kill if kill else process.terminate)()
         assert kill or process.wait(PATIENCE_S) == 0, self.tell()
         process.wait()
+
+    def run(self, name: str) -> subprocess.CompletedProcess[str]:
+        """Start a store that is to refuse, and see what it says."""
+        command = [sys.executable, "-m", "shoal.cli", "store", "--data", str(self._folder / name)]
+        command += ["--domain", self._domain, "--interface", "lo", "--group", "g", "--name", name]
+        return subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE_S)
+
+    def command(self, what: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Let an operator say something, at the owner."""
+        command = [sys.executable, "-m", "shoal.cli", "store", "group", what, *arguments]
+        command += ["--data", str(self._folder / self.owner())]
+        return subprocess.run(command, capture_output=True, text=True, check=False, timeout=3 * PATIENCE_S)
+
+    def is_silent(self, at: str, name: str) -> bool:
+        """Whether a member has not heard another one lately."""
+        silent_s = next(each["silent_s"] for each in self.status(at)["members"] if each["name"] == name)
+        return silent_s is not None and silent_s > SILENT_S
+
+    def names(self, at: str) -> set[str]:
+        """Who belongs to the group, as a member sees it."""
+        return {each["name"] for each in self.status(at)["members"]}
 
     def status(self, name: str) -> dict[str, Any]:
         return read_group_status(self._folder / name)
@@ -151,6 +174,55 @@ def test_a_store_alone_refuses_the_directory_of_a_member(
     )
     assert refused.returncode != 0
     assert "belongs to a member of a group" in refused.stderr
+
+
+@pytest.mark.timeout(240)
+def test_a_store_with_an_empty_disk_takes_the_place_of_one_that_is_lost(
+    members: Members, tmp_path: Path, domain: str
+) -> None:
+    with shoal.connect(domain=domain, interface="lo") as bus:
+        queue = bus.queue("work")
+        for number in range(20):
+            queue.send({"number": number})
+        lost = next(name for name in NAMES if name != members.owner())
+        members.end(lost)
+        shutil.rmtree(tmp_path / lost)
+        old = next(each for each in members.status(members.owner())["members"] if each["name"] == lost)
+        members.start("d")
+        added = members.command("add", "d", "--replace", old["member"])
+        assert "d is a member now" in added.stdout, added.stderr
+        owner = members.owner()
+        members.wait_until(lambda: members.names(owner) == {"d", *NAMES} - {lost})
+        # From now on the two that had the messages are not needed, one by one.
+        first = members.owner()
+        assert "owns the group" in members.command("transfer", "d").stdout
+        members.end(first)
+        queue.send({"number": 20})
+        with queue.consume() as consumer:
+            read = [consumer.receive(PATIENCE_S) for _ in range(21)]
+        assert [message.body["number"] for message in read if message is not None] == list(range(21))
+
+
+@pytest.mark.timeout(240)
+def test_a_copy_of_a_members_directory_is_no_member(members: Members, tmp_path: Path) -> None:
+    one = next(name for name in NAMES if name != members.owner())
+    members.end(one, kill=False)
+    shutil.copytree(tmp_path / one, tmp_path / "copy")
+    refused = members.run("copy")
+    assert "is a copy of a member's directory" in refused.stderr
+
+
+@pytest.mark.timeout(240)
+def test_a_store_that_was_taken_out_ends(members: Members, tmp_path: Path) -> None:
+    owner = members.owner()
+    one, other = (name for name in NAMES if name != owner)
+    members.end(one)
+    members.wait_until(lambda: members.is_silent(owner, one))
+    refused = members.command("remove", other)
+    assert refused.returncode != 0
+    assert "add another store first, or remove this one with --force" in refused.stderr
+    assert members.command("remove", one).returncode == 0
+    assert "was taken out of the group" in members.run(one).stderr
 
 
 @pytest.mark.timeout(5 * kill_queues.PATIENCE_S)

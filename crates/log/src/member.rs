@@ -125,6 +125,13 @@ impl<D: Disk> Log<D> {
         Ok(numbers.changes.iter().copied().find(|&change| change > index))
     }
 
+    /// Whether members change behind an index and up to another one, both of which were appended since the log was opened or
+    /// are in its last segment.
+    pub fn change_between(&self, index: u64, last: u64) -> bool {
+        let changes = self.numbering.iter().flat_map(|numbers| &numbers.changes);
+        changes.into_iter().any(|&change| index < change && change <= last)
+    }
+
     /// Appends a frame that the group needs itself, with this payload: it begins no segment and takes no time.
     pub fn append_own(&mut self, kind: Kind, term: u64, payload: &[u8]) -> Result<(), LogError> {
         self.check()?;

@@ -17,7 +17,7 @@ use crate::plan::as_it_is;
 use crate::queries::walk;
 use crate::row::Row;
 use crate::rows::{Meta, RowsWriter};
-use crate::segment::{Segment, SegmentInfo, index_name, segment_name};
+use crate::segment::{Segment, SegmentInfo, index_name, segment_name, unfinished_name};
 use crate::state::Change;
 
 /// A frame of survivors is closed when it is so long.
@@ -163,10 +163,6 @@ struct Copy<'a, D: Disk> {
     rows: RowsWriter,
     /// The offset of the first of the rows, the one after the last, and when they were stored.
     run: (u64, u64, u64),
-}
-
-fn unfinished_name(number: u32) -> String {
-    format!("{}.new", segment_name(number))
 }
 
 impl<'a, D: Disk> Copy<'a, D> {

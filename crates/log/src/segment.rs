@@ -132,8 +132,14 @@ impl Name {
     }
 }
 
-pub(crate) fn segment_name(number: u32) -> String {
+/// The file of a segment.
+pub fn segment_name(number: u32) -> String {
     format!("{number:010}.log")
+}
+
+/// A segment that is being written anew, or fetched from another member.
+pub(crate) fn unfinished_name(number: u32) -> String {
+    format!("{}.new", segment_name(number))
 }
 
 pub(crate) fn index_name(number: u32) -> String {

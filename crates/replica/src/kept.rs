@@ -7,6 +7,7 @@
 //! u32 CRC-32C of the rest   u32 bytes of the rest   u64 sequence   u64 member   u64 store
 //! u64 term   u64 vote   u64 commit   members   u64 members as of
 //! u8 1 = a cut of the log is under way   u32 segment   u64 position
+//! u8 1 = a copy takes the place of the log   u32 its first segment   u32 its last; missing in older slots
 //! ```
 //!
 //! All numbers are little-endian; members are as in a message.
@@ -32,6 +33,8 @@ pub struct Kept {
     pub state: State,
     /// From where on the log is being cut off.
     pub cut: Option<(u32, u64)>,
+    /// Segments of a copy, from the first to the last, that is taking the place of the log.
+    pub copy: Option<(u32, u32)>,
 }
 
 impl Kept {
@@ -47,6 +50,10 @@ impl Kept {
         out.push(self.cut.is_some().into());
         out.extend_from_slice(&segment.to_le_bytes());
         out.extend_from_slice(&position.to_le_bytes());
+        let (first, last) = self.copy.unwrap_or_default();
+        out.push(self.copy.is_some().into());
+        out.extend_from_slice(&first.to_le_bytes());
+        out.extend_from_slice(&last.to_le_bytes());
         let length = out.len() as u32 - 8;
         out[4..8].copy_from_slice(&length.to_le_bytes());
         let checksum = crc32c::crc32c(&out[4..]);
@@ -69,10 +76,15 @@ impl Kept {
         let members = rest.all_members().ok()?;
         let members_at = rest.number().ok()?;
         let is_cutting = rest.byte().ok()? != 0;
-        let segment = u32::from_le_bytes(rest.take(4).ok()?.try_into().ok()?);
+        let short = |rest: &mut Cursor| Some(u32::from_le_bytes(rest.take(4).ok()?.try_into().ok()?));
+        let segment = short(&mut rest)?;
         let cut = Some((segment, rest.number().ok()?)).filter(|_| is_cutting);
+        let copy = match rest.byte() {
+            Ok(1) => Some((short(&mut rest)?, short(&mut rest)?)),
+            _ => None,
+        };
         let state = State { term, vote, commit, members, members_at };
-        Some((sequence, Kept { member, store, state, cut }))
+        Some((sequence, Kept { member, store, state, cut, copy }))
     }
 }
 
@@ -146,8 +158,8 @@ mod tests {
     fn a_slot_comes_back_as_it_was_and_no_flipped_bit_goes_unnoticed() {
         let members = Members::voting([1, 2, 3]);
         let state = State { term: 4, vote: 2, commit: 9, members, members_at: 7 };
-        for cut in [None, Some((3, 128))] {
-            let kept = Kept { member: 2, store: 77, state: state.clone(), cut };
+        for (cut, copy) in [(None, None), (Some((3, 128)), None), (None, Some((1, 9)))] {
+            let kept = Kept { member: 2, store: 77, state: state.clone(), cut, copy };
             let slot = kept.write(5);
             assert_eq!(slot.len(), SLOT_BYTES);
             assert_eq!(Kept::read(&slot), Some((5, kept)));

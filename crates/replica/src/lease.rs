@@ -40,6 +40,12 @@ impl Lease {
         }
     }
 
+    /// Whether a member answered something that was sent at a time or later, or could not have: the term is younger.
+    pub fn heard_since(&self, member: u64, at: Duration) -> bool {
+        let is_young = self.owned.is_some_and(|(_, since)| since >= at);
+        is_young || self.followed.get(&member).is_some_and(|sent_at| *sent_at >= at)
+    }
+
     /// When a majority of the voters may elect another owner; none if there is no majority.
     pub fn until(&self, own: u64, now: Duration, members: &Members, promised: Duration) -> Option<Duration> {
         self.owned?;

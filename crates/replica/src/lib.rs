@@ -9,7 +9,7 @@
 //! | kind | calls |
 //! |---|---|
 //! | input | [`handle_message`](Replica::handle_message), [`handle_timeout`](Replica::handle_timeout), [`handle_synced`](Replica::handle_synced) |
-//! | commands | [`propose`](Replica::propose), [`change_members`](Replica::change_members), [`transfer`](Replica::transfer), [`install`](Replica::install) |
+//! | commands | [`propose`](Replica::propose), [`change_members`](Replica::change_members), [`transfer`](Replica::transfer), [`install`](Replica::install), [`decline`](Replica::decline) |
 //! | output | [`poll_sync`](Replica::poll_sync), then [`poll_transmit`](Replica::poll_transmit), [`poll_committed`](Replica::poll_committed), [`poll_event`](Replica::poll_event), [`poll_timeout`](Replica::poll_timeout) |
 //!
 //! The log is the caller's ([`Entries`]): the replica appends to it in memory, and the caller syncs it. While the
@@ -33,6 +33,6 @@ mod replica;
 mod storage;
 
 pub use entries::{Change, Content, Entries, Entry, LogError, Members, Snapshot, State};
-pub use member_log::{Founding, MemberLog};
+pub use member_log::{Beginning, Founding, MemberLog};
 pub use message::{MESSAGE_BYTES_MAX, MessageError, term_of};
 pub use replica::{Committed, Event, Options, Refused, Replica, Transmit};

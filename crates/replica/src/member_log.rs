@@ -3,7 +3,9 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use shoal_log::{Disk, FIRST_INDEX, Identity, Indexed, Kind, Log, Options, Recovery, cut_off};
+use shoal_log::{
+    Disk, FIRST_INDEX, Identity, Indexed, Kind, Log, Options, Parts, Recovery, cut_off, put_copy, remove_all,
+};
 
 use crate::entries::{Content, Entries, Entry, LogError, Members, Snapshot, State};
 use crate::kept::{Kept, KeptFile};
@@ -18,6 +20,15 @@ pub struct Founding {
     pub members: Members,
     /// When it was founded: microseconds since 1970.
     pub at_us: u64,
+}
+
+/// How a member begins that has no log.
+#[derive(Debug, Clone)]
+pub enum Beginning {
+    /// It is one of those that found a group.
+    Founding(Founding),
+    /// It joins the group that is this store: it has nothing until it gets a copy of another member's log.
+    Joining(u64),
 }
 
 /// The log of one member, with what it keeps beside.
@@ -39,18 +50,21 @@ pub struct MemberLog<D: Disk> {
 }
 
 impl<D: Disk> MemberLog<D> {
-    /// Opens the log of a member. With `founding` a member that has none yet makes it.
+    /// Opens the log of a member. One that has none yet needs its beginning.
     pub fn open(
         disk: Arc<D>,
         options: Options,
         member: u64,
-        founding: Option<&Founding>,
+        beginning: Option<&Beginning>,
     ) -> Result<(MemberLog<D>, Recovery), shoal_log::LogError> {
         if !KeptFile::is_there(&*disk)? {
-            let founding = founding.ok_or_else(|| {
-                shoal_log::LogError::Refused("the directory has no log of a member of a group".into())
-            })?;
-            return MemberLog::found(disk, options, member, founding);
+            return match beginning {
+                Some(Beginning::Founding(founding)) => MemberLog::found(disk, options, member, founding),
+                Some(Beginning::Joining(store)) => MemberLog::join(disk, options, member, *store),
+                None => Err(shoal_log::LogError::Refused(
+                    "the directory has no log of a member of a group".into(),
+                )),
+            };
         }
         let (mut file, mut kept) = KeptFile::open(&disk)?;
         if kept.member != member {
@@ -64,6 +78,16 @@ impl<D: Disk> MemberLog<D> {
             kept.cut = None;
             file.write(&kept)?;
         }
+        if let Some((first, last)) = kept.copy {
+            put_copy(&disk, first, last)?;
+            kept.copy = None;
+            file.write(&kept)?;
+        }
+        if kept.state.commit == 0 {
+            remove_all(&disk)?;
+            let recovery = Recovery { created: true, ..Recovery::default() };
+            return Ok((MemberLog::without_frames(disk, options, file, kept), recovery));
+        }
         let identity = Identity { store: kept.store, incarnation: Default::default() };
         let (log, recovery) = Log::open_member(disk.clone(), options, identity, kept.state.commit)?;
         let committed = kept.state.commit;
@@ -73,6 +97,42 @@ impl<D: Disk> MemberLog<D> {
             MemberLog { log, disk, options, identity, file, kept, committed, accepted, noted_in, cuts: 0 };
         made.skip_to_change()?;
         Ok((made, recovery))
+    }
+
+    fn join(
+        disk: Arc<D>,
+        options: Options,
+        member: u64,
+        store: u64,
+    ) -> Result<(MemberLog<D>, Recovery), shoal_log::LogError> {
+        let files = disk.list().map_err(|error| shoal_log::LogError::io("listing the directory", error))?;
+        if files.iter().any(|(name, _)| is_segment(name)) {
+            return Err(shoal_log::LogError::Refused(
+                "the directory has a log already: a member that joins begins with an empty one".into(),
+            ));
+        }
+        let kept = Kept { member, store, ..Kept::default() };
+        let file = KeptFile::create(&disk, &kept)?;
+        let recovery = Recovery { created: true, ..Recovery::default() };
+        Ok((MemberLog::without_frames(disk, options, file, kept), recovery))
+    }
+
+    /// A member that joined, and has no copy of the log yet.
+    fn without_frames(disk: Arc<D>, options: Options, file: KeptFile<D>, kept: Kept) -> MemberLog<D> {
+        let identity = Identity { store: kept.store, incarnation: Default::default() };
+        let log = Log::without_frames(disk.clone(), options, kept.store);
+        MemberLog {
+            log,
+            disk,
+            options,
+            identity,
+            file,
+            kept,
+            committed: 0,
+            accepted: 0,
+            noted_in: 0,
+            cuts: 0,
+        }
     }
 
     fn found(
@@ -100,7 +160,7 @@ impl<D: Disk> MemberLog<D> {
         let log = Log::found(disk.clone(), options, identity, founding.at_us)?;
         let members = founding.members.clone();
         let state = State { term: 1, vote: 0, commit: 1, members, members_at: 1 };
-        let kept = Kept { member, store: identity.store, state, cut: None };
+        let kept = Kept { member, store: identity.store, state, cut: None, copy: None };
         let file = KeptFile::create(&disk, &kept)?;
         let (committed, accepted, noted_in) = (1, 1, 1);
         let made =
@@ -128,7 +188,12 @@ impl<D: Disk> MemberLog<D> {
         &mut self.log
     }
 
-    /// How often the end of the log was cut off since it was opened.
+    /// The store that the group is.
+    pub fn store(&self) -> u64 {
+        self.kept.store
+    }
+
+    /// How often the end of the log was cut off, or a copy took its place, since it was opened.
     pub fn cuts(&self) -> u64 {
         self.cuts
     }
@@ -158,6 +223,34 @@ impl<D: Disk> MemberLog<D> {
         self.cuts += 1;
         self.accepted = self.log.last_index();
         self.file.write(&self.kept)
+    }
+
+    /// The copy that was fetched is the log from now on.
+    fn become_copy(&mut self, snapshot: &Snapshot) -> Result<(), shoal_log::LogError> {
+        let parts = Parts::read(&snapshot.data)
+            .ok_or_else(|| shoal_log::LogError::Refused("the snapshot names no segments".into()))?;
+        self.log.let_spares_go();
+        let state = &mut self.kept.state;
+        state.term = state.term.max(snapshot.term);
+        (state.commit, state.members_at) = (snapshot.index, snapshot.index);
+        state.members = snapshot.members.clone();
+        self.kept.copy = Some((parts.first, parts.last()));
+        self.file.write(&self.kept)?;
+        put_copy(&self.disk, parts.first, parts.last())?;
+        self.log = Log::open_member(self.disk.clone(), self.options, self.identity, snapshot.index)?.0;
+        if self.log.last_index() != snapshot.index {
+            return Err(shoal_log::LogError::Refused(format!(
+                "the copy of the log ends at {}, and not at {}",
+                self.log.last_index(),
+                snapshot.index
+            )));
+        }
+        self.kept.copy = None;
+        self.file.write(&self.kept)?;
+        (self.committed, self.accepted) = (snapshot.index, snapshot.index);
+        self.noted_in = self.log.appended().0;
+        self.cuts += 1;
+        Ok(())
     }
 
     fn append_one(&mut self, entry: &Entry) -> Result<(), shoal_log::LogError> {
@@ -220,7 +313,7 @@ fn failed(error: shoal_log::LogError) -> LogError {
 
 impl<D: Disk> Entries for MemberLog<D> {
     fn first_index(&self) -> u64 {
-        self.log.first_index()
+        if self.log.is_without_frames() { 1 } else { self.log.first_index() }
     }
 
     fn last_index(&self) -> u64 {
@@ -228,6 +321,9 @@ impl<D: Disk> Entries for MemberLog<D> {
     }
 
     fn term(&self, index: u64) -> Option<u64> {
+        if self.log.is_without_frames() {
+            return (index == 0).then_some(0);
+        }
         self.log.term_of(index).filter(|_| index <= self.accepted).map(u64::from)
     }
 
@@ -245,13 +341,9 @@ impl<D: Disk> Entries for MemberLog<D> {
     }
 
     fn set_state(&mut self, state: State) -> Result<(), LogError> {
-        let is_the_same = (state.term, state.vote, &state.members, state.members_at)
-            == (
-                self.kept.state.term,
-                self.kept.state.vote,
-                &self.kept.state.members,
-                self.kept.state.members_at,
-            );
+        // As of which entry the members are needs no sync: later changes are applied again.
+        let is_the_same = (state.term, state.vote, &state.members)
+            == (self.kept.state.term, self.kept.state.vote, &self.kept.state.members);
         // What is written must not be ahead of the disk: a log that ends before it has lost something.
         let commit = state.commit.min(self.log.synced_index());
         self.kept.state = State { commit, ..state };
@@ -259,10 +351,21 @@ impl<D: Disk> Entries for MemberLog<D> {
     }
 
     fn snapshot(&self) -> Result<Snapshot, LogError> {
-        Err(LogError("a member that lacks entries that are gone must be made anew".into()))
+        let not_yet = |why: &str| LogError(format!("there is no snapshot yet: {why}"));
+        let index = self.log.visible_index();
+        let State { members, members_at, .. } = &self.kept.state;
+        if index > self.committed || index > *members_at {
+            return Err(not_yet("what is on the disk is not committed"));
+        }
+        if self.log.change_between(index, *members_at) {
+            return Err(not_yet("the members are newer than what is on the disk"));
+        }
+        let term = self.log.term_of(index).ok_or_else(|| not_yet("its term is not known"))?;
+        let parts = self.log.parts().map_err(failed)?;
+        Ok(Snapshot { index, term: term.into(), members: members.clone(), data: parts.write() })
     }
 
-    fn install(&mut self, _snapshot: &Snapshot) -> Result<(), LogError> {
-        Err(LogError("a member that lacks entries that are gone must be made anew".into()))
+    fn install(&mut self, snapshot: &Snapshot) -> Result<(), LogError> {
+        self.become_copy(snapshot).map_err(failed)
     }
 }

@@ -290,6 +290,9 @@ impl<'a> Cursor<'a> {
             return Err(MessageError::Value("snapshot"));
         }
         let members = self.all_members()?;
+        if members.voters.is_empty() {
+            return Err(MessageError::Value("members"));
+        }
         Ok(Snapshot { index, term, members, data: self.bytes()?.to_vec() })
     }
 
@@ -302,7 +305,7 @@ impl<'a> Cursor<'a> {
             learners_next: self.members()?,
             leaves_by_itself: self.byte()? != 0,
         };
-        if members.voters.is_empty() || !is_consistent(&members) {
+        if !is_consistent(&members) {
             return Err(MessageError::Value("members"));
         }
         Ok(members)

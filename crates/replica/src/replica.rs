@@ -224,6 +224,11 @@ impl<L: Entries> Replica<L> {
         Some(self.node.raft.leader_id).filter(|owner| *owner != 0)
     }
 
+    /// An owner that is not heard for this long is replaced.
+    pub fn election_timeout(&self) -> Duration {
+        self.options.election_timeout
+    }
+
     /// The term that this member is in.
     pub fn term(&self) -> u64 {
         self.node.raft.term
@@ -248,6 +253,21 @@ impl<L: Entries> Replica<L> {
             self.node.raft.prs().iter().map(|(id, progress)| (*id, progress.matched)).collect();
         found.sort_unstable();
         found
+    }
+
+    /// Members that were heard lately, and how far they are, if this member is the owner. One that has just begun to own the
+    /// group counts all of them.
+    pub fn present(&self, now: Duration, away: Duration) -> Vec<(u64, u64)> {
+        let is_here =
+            |id: &u64| *id == self.options.id || self.lease.heard_since(*id, now.saturating_sub(away));
+        self.progress().into_iter().filter(|(id, _)| is_here(id)).collect()
+    }
+
+    /// The snapshot that was offered and neither installed nor declined, and who has it. None if entries came meanwhile.
+    pub fn offered(&self) -> Option<(u64, Snapshot)> {
+        let lacks = |message: &&Message| message.get_snapshot().get_metadata().index > self.commit();
+        let message = self.offered.as_ref().filter(lacks)?;
+        Some((message.from, snapshot_of(message.get_snapshot())))
     }
 
     /// The log.
@@ -311,21 +331,24 @@ impl<L: Entries> Replica<L> {
         message.term >= self.node.raft.term && message.get_snapshot().get_metadata().index > self.commit()
     }
 
-    /// Keep a snapshot until the store has fetched it. Its owner counts as heard.
+    /// Keep a snapshot until the store has fetched it. Its owner counts as heard. A newer one changes nothing: what is being
+    /// fetched is as good, and the entries behind it follow.
     fn offer(&mut self, message: Message) {
-        let snapshot = snapshot_of(message.get_snapshot());
-        let is_another = self
-            .offered
-            .as_ref()
-            .is_none_or(|offered| offered.get_snapshot().get_metadata().index != snapshot.index);
-        if is_another {
-            self.events.push_back(Event::SnapshotOffered { from: message.from, snapshot });
+        let (from, to, term) = (message.from, message.to, message.term);
+        if self.offered().is_none() {
+            self.offered = None;
         }
-        let mut heartbeat =
-            Message { from: message.from, to: message.to, term: message.term, ..Message::default() };
+        match &mut self.offered {
+            Some(offered) => (offered.from, offered.term) = (from, term),
+            None => {
+                let snapshot = snapshot_of(message.get_snapshot());
+                self.events.push_back(Event::SnapshotOffered { from, snapshot });
+                self.offered = Some(message);
+            }
+        }
+        let mut heartbeat = Message { from, to, term, ..Message::default() };
         heartbeat.set_msg_type(MessageType::MsgHeartbeat);
         let _ = self.node.step(heartbeat);
-        self.offered = Some(message);
     }
 
     /// Time has passed.
@@ -405,12 +428,21 @@ impl<L: Entries> Replica<L> {
         Ok(())
     }
 
-    /// What an [offered](Event::SnapshotOffered) snapshot names is here: the log becomes it. False if none is offered.
+    /// What an [offered](Event::SnapshotOffered) snapshot names is here: the log becomes it. False if none is offered, or only
+    /// by the owner of an earlier term: the next one offers it again.
     pub fn install(&mut self, now: Duration) -> bool {
+        if self.offered.as_ref().is_none_or(|message| message.term < self.node.raft.term) {
+            return false;
+        }
         let Some(message) = self.offered.take().filter(|message| self.is_new(message)) else { return false };
         let _ = self.node.step(message);
         self.run(now);
         true
+    }
+
+    /// What an offered snapshot names cannot be fetched. It may be offered again.
+    pub fn decline(&mut self) {
+        self.offered = None;
     }
 
     fn check_owner(&self) -> Result<(), Refused> {
@@ -550,6 +582,10 @@ impl<L: Entries> Replica<L> {
             if entry.index > self.options.applied {
                 self.committed.push_back(Committed(entry));
             }
+        }
+        let state = self.log().state();
+        if state.members_at < last {
+            self.log_mut().set_state(State { members_at: last, ..state })?;
         }
         self.node.advance_apply_to(last);
         Ok(())

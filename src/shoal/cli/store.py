@@ -12,6 +12,7 @@ import typer
 
 from shoal.cli.connection import Domain, Interface, Url, plain_endings
 from shoal.cli.progress import Progress
+from shoal.cli.store_group import app as group_app
 from shoal.config import resolve as resolve_connection
 from shoal.config.tokens import token_of
 from shoal.errors import ConfigError
@@ -51,7 +52,6 @@ forward = typer.Typer(
 )
 app.add_typer(forward, name="forward")
 
-group_app = typer.Typer(help="Look at a group of stores that keep one log.", add_completion=False)
 app.add_typer(group_app, name="group")
 
 Data = Annotated[Path | None, typer.Option(help="The store's directory, made if it is missing.")]
@@ -320,42 +320,6 @@ def forward_drop(
     with plain_endings("store forward drop"):
         answer = ask_store(read_status(data), "rule", name=name, act="drop")
         typer.echo(f"dropped {answer['messages']} messages of the rule {name}")
-
-
-@group_app.command("status")
-def group_status(
-    data: Annotated[Path, typer.Option(help="The directory of one of its members.")],
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
-) -> None:
-    """Print who owns the group, its term, and how far each member is, as one member sees it."""
-    from shoal.store.group import read_group_status
-
-    with plain_endings("store group status"):
-        found = read_group_status(data)
-        for line in [json_module.dumps(found)] if json else _group_lines(found):
-            typer.echo(line)
-
-
-def _group_lines(found: dict[str, Any]) -> list[str]:
-    stale = " (it does not run)" if found["stale"] else ""
-    lines = [f"group {found['group']}, member {found['member']} {found['name']!r}: {found['state']}{stale}"]
-    if found["state"] == "joining":
-        wanted = f" of {found['wanted']}" if found["wanted"] is not None else ""
-        return [*lines, f"waits for the group: {found['here']}{wanted} members are here"]
-    entries = found["entries"]
-    lines.append(
-        f"term {found['term']}, owner {found['owner'] or 'none'}, committed {entries['committed']} "
-        f"of {entries['last']} entries"
-    )
-    for each in found["members"]:
-        role = "owner" if each["owns"] else "follower" if each["votes"] else "learner"
-        silent_s = each["silent_s"]
-        heard = "never heard" if silent_s is None else f"heard {silent_s:.1f} s ago"
-        behind = "" if each["behind"] is None else f", {each['behind']} entries behind"
-        lines.append(f"  {each['member']} {each['name'] or '?'}: {role}, {heard}{behind}")
-    if found.get("failure"):
-        lines.append(f"failed: {found['failure']}")
-    return lines
 
 
 @app.command()

@@ -115,13 +115,22 @@ FORWARDING_STOPPED = warning(
 GROUP_FOUNDED = info(3050, "Founded group {group} with {members} members.")
 ELECTED = info(3051, "Elected to own group {group} in term {term}; the store is open after {seconds:.3f} s.")
 DEPOSED = warning(3052, "Another store owns group {group} now; this one follows.")
-NOT_A_MEMBER = error(
+NOT_A_MEMBER = warning(
     3053,
-    "Group {group} was founded by {members} other members, and this store is none of them; it waits.",
-    "Start it with the directory that it had. A new member cannot join a group yet.",
+    "Group {group} has {members} members, and this store is none of them; it waits.",
+    "Let it join (shoal store group add). If it had a directory before, start it with that.",
 )
 MEMBERS_UNPROVEN = warning(
     3054,
     "Members of group {group} prove nothing at {url}: every host that reaches it can pose as a member.",
     "Give all members the same --group-token-file.",
+)
+COPIED = info(3055, "Copied the log of another member: {bytes} bytes, up to entry {entry}.")
+NOT_COPIED = warning(
+    3056,
+    "The log of another member could not be copied: {why}. The owner offers it again.",
+    "Look at the disk of this store, and at its connection to the members.",
+)
+MEMBERS_CHANGED = info(
+    3057, "Group {group} has {voters} members that vote, and {learners} that copy the log."
 )

@@ -2,7 +2,11 @@
 
 The first members agree once on what their group is: its store id, its members. Each writes that down before
 it makes its log, and notes afterwards that the log is there: from then on a log that is missing is a disk
-that lost something, and not a group that begins.
+that lost something, and not a group that begins. A store that joins later writes down the same, and is not
+named in it.
+
+A directory that was copied back would forget what its member promised. So each start is counted, and other
+members remember the count; and the log's state file is known by its inode, which a copy does not have.
 """
 
 import dataclasses
@@ -17,6 +21,8 @@ from typing import Any, Self
 from shoal.errors import ConfigError, StoreError
 
 NAME = "group.json"
+#: What the log keeps of votes, beside it.
+STATE = "group.state"
 #: Members of a group, at the most.
 MEMBERS_MAX = 7
 
@@ -75,6 +81,36 @@ class Founding:
         return {**dataclasses.asdict(self), "members": list(self.members)}
 
 
+@dataclass(frozen=True, slots=True)
+class Membership:
+    """Who belongs to the group, as of an entry of its log."""
+
+    at: int
+    voters: tuple[int, ...]
+    learners: tuple[int, ...]
+
+    @classmethod
+    def of(cls, said: Any) -> Self | None:
+        """What another member says; none if it makes no sense."""
+        if not isinstance(said, dict) or not isinstance(said.get("at"), int):
+            return None
+        lists = [said.get("voters"), said.get("learners")]
+        for each in lists:
+            if not isinstance(each, list) or len(each) > 2 * MEMBERS_MAX:
+                return None
+            if not all(isinstance(member, int) and 0 < member < 1 << 63 for member in each):
+                return None
+        return cls(said["at"], tuple(said["voters"]), tuple(said["learners"]))
+
+    def said(self) -> dict[str, Any]:
+        """The same, for others."""
+        return {"at": self.at, "voters": list(self.voters), "learners": list(self.learners)}
+
+    def has(self, member: int) -> bool:
+        """Whether a store is a member."""
+        return member in self.voters or member in self.learners
+
+
 @dataclass(frozen=True, kw_only=True)
 class Record:
     """The file of one member."""
@@ -86,6 +122,12 @@ class Record:
     founding: Founding | None = None
     #: Whether the log was made.
     has_begun: bool = False
+    #: How often the member was started.
+    life: int = 0
+    #: How often others were, as far as it heard.
+    lives: dict[int, int] = dataclasses.field(default_factory=dict)
+    #: The inode of the log's state file; none until that was made.
+    inode: int | None = None
 
     @classmethod
     def open(cls, directory: Path, group: str) -> Self:
@@ -112,16 +154,37 @@ class Record:
             raise ConfigError(
                 f"{directory} belongs to a member of the group {found.get('group')!r}, and not {group!r}"
             )
-        founding = Founding.of(found.get("founding"))
-        return cls(
-            path=path, group=group, member=found["member"], founding=founding, has_begun=found["has_begun"]
+        made = cls(
+            path=path,
+            group=group,
+            member=found["member"],
+            founding=Founding.of(found.get("founding")),
+            has_begun=found["has_begun"],
+            life=found.get("life", 0),
+            lives={int(member): life for member, life in found.get("lives", {}).items()},
+            inode=found.get("inode"),
         )
+        if made.inode is not None and made.inode != made._inode_now():
+            raise StoreError(
+                f"{directory} is a copy of a member's directory, or its {STATE} was replaced. A copy forgets "
+                "what the member promised: erase it, start with an empty directory, and let the store join "
+                "again (shoal store group add)"
+            )
+        return made
+
+    def _inode_now(self) -> int | None:
+        try:
+            return (self.path.parent / STATE).stat().st_ino
+        except FileNotFoundError:
+            return None
 
     def write(self) -> None:
         """Replace the file, and return when it is durable."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        said = {"group": self.group, "member": self.member, "has_begun": self.has_begun}
-        said["founding"] = None if self.founding is None else self.founding.said()
+        said = dataclasses.asdict(self) | {
+            "founding": None if self.founding is None else self.founding.said()
+        }
+        del said["path"]
         unfinished = self.path.with_suffix(".json.new")
         with unfinished.open("w") as file:
             json.dump(said, file)
@@ -142,7 +205,20 @@ class Record:
 
     def begun(self) -> Self:
         """The same member, whose log is there."""
-        made = dataclasses.replace(self, has_begun=True)
+        made = dataclasses.replace(self, has_begun=True, inode=self._inode_now())
+        made.write()
+        return made
+
+    def started(self) -> Self:
+        """The same member, once more."""
+        made = dataclasses.replace(self, life=self.life + 1)
+        made.write()
+        return made
+
+    def having_heard(self, member: int, life: int, members: Membership | None) -> Self:
+        """The same member, which heard how often another one was started; it forgets those that left."""
+        kept = {id_: count for id_, count in self.lives.items() if members is None or members.has(id_)}
+        made = dataclasses.replace(self, lives={**kept, member: life})
         made.write()
         return made
 

@@ -1,9 +1,10 @@
 """A member of a group of stores: three keep one log, one of them owns it and serves.
 
 The log and its replica (`_core.Member`) decide who owns; see `docs/design/replication.md`. A member finds
-the others by what they say on the domain's bus, and founds the group with them once. As long as it owns the
-group it has a `Store` over the log, the same that a store alone has; when another member is elected, that
-store ends, and the log stays.
+the others by what they say on the domain's bus, and founds the group with them once. One that comes later
+waits until an operator lets it join, and copies the log then. As long as a member owns the group it has a
+`Store` over the log, the same that a store alone has; when another member is elected, that store ends, and
+the log stays.
 
 One thread carries: messages of members, the clock, the disk of a follower. The owner of a `Group` object
 calls `turn` often: `turn` opens and ends the store, which takes a moment.
@@ -33,10 +34,14 @@ from shoal.errors import ClosedError, ConfigError, FullError, ShoalError, StoreE
 from shoal.messages import store as notices
 from shoal.store.certificate import certificate_of
 from shoal.store.config import StoreConfig
-from shoal.store.founding import MEMBERS_MAX, Founding, Record
+from shoal.store.copying import REPLICA, Copier
+from shoal.store.founding import MEMBERS_MAX, Founding, Membership, Record
+from shoal.store.group_status import described, write_status
 from shoal.store.held import Held
+from shoal.store.operating import Commands, asks_topic
 from shoal.store.peers import Peers, Seal
 from shoal.store.role import Store, is_loopback, log_options
+from shoal.store.roster import VERSION, Heard, Roster
 from shoal.store.serving import listening
 from shoal.system import Readable
 
@@ -44,19 +49,14 @@ log = logging.getLogger("shoal.store")
 
 #: How often a member says that it is here.
 HERE_EVERY_S = 0.5
-#: A member that said nothing for so long does not take part in founding a group.
-SILENT_S = 3.0
 #: How long the thread waits at the most before it looks whether to end.
 WAIT_MAX_S = 0.25
-#: How often the status is written, and when one is too old.
-STATUS_EVERY_S, STALE_S = 1.0, 10.0
+#: How often the status is written.
+STATUS_EVERY_S = 1.0
 #: How long a member that ends waits for another one to own the group.
 TRANSFER_S = 1.5
-#: Version of what members say to each other.
-VERSION = 1
-STATUS = "group-status.json"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
-_INBOX, _HERES, _REPLICA = 1, 2, 3
+_INBOX, _HERES, _REPLICA, _ASKS = 1, 2, 3, 4
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,17 +103,6 @@ def token_from(path: Path) -> bytes:
     return token
 
 
-@dataclass(frozen=True, slots=True)
-class Heard:
-    """What another member said of itself."""
-
-    at_s: float
-    name: str
-    url: str
-    fingerprint: str | None
-    is_joining: bool
-
-
 class Group:
     """An open member. `turn` and `close` are for one thread at a time."""
 
@@ -126,18 +115,21 @@ class Group:
         self.config, self.group = store, group
         self._connection = connection
         self._seal = Seal(group.token, group.name)
-        self._record = Record.open(store.path, group.name)
+        self._record = Record.open(store.path, group.name).started()
         self._log: Log | None = None
         self._member: Member | None = None
+        self._copier: Copier | None = None
         #: The store, while this member owns the group.
         self.store: Store | None = None
         self._error: BaseException | None = None
         self._stopping = threading.Event()
         #: Set when the store should be opened or ended, or the member failed.
         self._changed = threading.Event()
-        self._heard: dict[int, Heard] = {}
+        self._roster = Roster()
+        self._commands = Commands(self._record.member, self._roster, self.status)
         self._said_at_s = self._written_at_s = 0.0
-        self._owner: int | None = None
+        #: Whether another member was heard: it says if this directory is an old copy.
+        self._is_vouched_for = False
         self._bell = _core.Bell()
         self._certificate = certificate_of(store, [socket.gethostname(), LOOPBACK])
         self._bus = Bus(connection)
@@ -148,6 +140,10 @@ class Group:
             self._peers.attach_bell(self._bell, _INBOX)
             self._heres = self._bus.subscribe(self._topic, no_local=True, queue_full="drop_old")
             core_of(self._heres).attach_bell(self._bell, _HERES)
+            self._asks = self._door.subscribe(
+                asks_topic(group.name, self._record.member), queue_full="drop_old"
+            )
+            core_of(self._asks).attach_bell(self._bell, _ASKS)
             if self._record.founding is not None:
                 self._open_log()
         except BaseException:
@@ -185,20 +181,24 @@ class Group:
         record = self._record
         founding = record.founding
         assert founding is not None
-        agreed = None
-        if not record.has_begun:
+        agreed = joins = None
+        if record.member not in founding.members:
+            joins = founding.store
+        elif not record.has_begun:
             incarnation = bytes.fromhex(founding.incarnation)
             agreed = (founding.store, incarnation, list(founding.members), founding.at_us)
         self._log = Log.of_member(
             self.config.path,
             member=record.member,
             founding=agreed,
+            joins=joins,
             election_s=self.group.election_s,
             **log_options(self.config),
         )
         self._record = record if record.has_begun else record.begun()
         self._member = Member(self._log)
         self._member.attach_bell(self._bell, _REPLICA)
+        self._copier = Copier(record.member, self._member)
 
     # The thread.
 
@@ -211,6 +211,7 @@ class Group:
                 rings.wait(left_s)
                 self._bell.take()
                 self._hear()
+                self._obey()
                 now_s = time.monotonic()
                 if now_s - self._said_at_s >= HERE_EVERY_S:
                     self._said_at_s = now_s
@@ -219,10 +220,10 @@ class Group:
                     self._found(now_s)
                     due_s = now_s + WAIT_MAX_S
                     continue
-                due_s = self._carry(self._member, due_s)
+                due_s = self._carry(self._member, self._copier, due_s)
                 if now_s - self._written_at_s >= STATUS_EVERY_S:
                     self._written_at_s = now_s
-                    self._write_status()
+                    write_status(self.config.path, self.status())
         except (ShoalError, OSError) as error:
             if not self._stopping.is_set():
                 self._fail(error)
@@ -230,23 +231,41 @@ class Group:
             # A mistake of ours. A member that no other one hears any more is none.
             self._fail(StoreError(f"the member of the group cannot go on: {error!r}"))
 
-    def _carry(self, member: Member, due_s: float) -> float:
+    def _carry(self, member: Member, copier: Copier | None, due_s: float) -> float:
         """Hand over what came and send what is to be sent; when to look at the clock next."""
-        self._peers.take(member.handle_message)
-        if time.monotonic() >= due_s:
-            due_s = time.monotonic() + member.handle_timeout()
+        assert copier is not None
+        self._peers.take(self._take)
+        now_s = time.monotonic()
+        copier.handle_timeout(now_s)
+        if now_s >= due_s:
+            due_s = now_s + member.handle_timeout()
         if self.store is None or not member.is_elected:
             # An owner's store syncs by itself, and answers of others must not wait for that.
             member.sync()
         if member.failure is not None:
             raise StoreError(f"the log of this member failed: {member.failure}")
-        for to, content in member.take_transmits():
+        for to, content in (*member.take_transmits(), *copier.take_transmits()):
             self._peers.send(to, content)
-        for _ in member.take_events():
+        for what, _, _ in member.take_events():
+            if what == "members":
+                self._note_members(member)
             self._changed.set()
         if (self.store is None) == member.owns:
             self._changed.set()
         return due_s
+
+    def _take(self, content: bytes) -> None:
+        """Bytes of another member."""
+        if self._member is None or self._copier is None or not self._is_vouched_for or not content:
+            return
+        if content[0] == REPLICA:
+            self._member.handle_message(content)
+        else:
+            self._copier.handle_message(content, time.monotonic())
+
+    def _note_members(self, member: Member) -> None:
+        voters, learners = member.members
+        notices.MEMBERS_CHANGED(group=self.group.name, voters=len(voters), learners=len(learners)).log(log)
 
     def _fail(self, error: BaseException) -> None:
         if self._error is None:
@@ -259,6 +278,7 @@ class Group:
     def _say(self) -> None:
         """Say that this member is here, and what the group was founded with."""
         record = self._record
+        members = self._membership()
         said = {
             "version": VERSION,
             "member": record.member,
@@ -267,76 +287,116 @@ class Group:
             "fingerprint": None if self._certificate is None else self._certificate.fingerprint,
             "joining": record.founding is None,
             "founding": None if record.founding is None else record.founding.said(),
+            "members": None if members is None else members.said(),
+            "life": record.life,
+            "lives": {str(member): life for member, life in record.lives.items()},
         }
         body = {"sealed": self._seal.close(json.dumps(said).encode())}
         with contextlib.suppress(FullError, ClosedError):
             self._bus.publish(self._topic, body, timeout_s=0.0)
 
+    def _membership(self) -> Membership | None:
+        """Who belongs to the group, if this store knows."""
+        member = self._member
+        if member is None or not member.members[0]:
+            return None
+        voters, learners = member.members
+        return Membership(member.members_at, tuple(voters), tuple(learners))
+
     def _hear(self) -> None:
         for message in self._heres.receive_nowait(100):
-            body = body_of(message)
-            sealed = None if body is None else body.get("sealed")
-            content = self._seal.open(sealed) if isinstance(sealed, bytes) else None
+            content = self._opened(message)
+            if content is not None:
+                with contextlib.suppress(ValueError):
+                    self._meet(json.loads(content))
+
+    def _opened(self, message: Any) -> bytes | None:
+        """What a store of the group sent; none if it is not proven."""
+        body = body_of(message)
+        sealed = None if body is None else body.get("sealed")
+        content = self._seal.open(sealed) if isinstance(sealed, bytes) else None
+        if content is None:
+            self._peers.unproven += 1
+        return content
+
+    def _obey(self) -> None:
+        """Do what operators want."""
+        for message in self._asks.receive_nowait(10):
+            content = self._opened(message)
             if content is None:
-                self._peers.unproven += 1
                 continue
-            with contextlib.suppress(ValueError):
-                self._meet(json.loads(content))
+            with contextlib.suppress(ValueError, FullError, ClosedError):
+                request = json.loads(content)
+                answers = request.get("answer") if isinstance(request, dict) else None
+                if isinstance(answers, str) and answers.startswith(f"_group/{self.group.name}/answer/"):
+                    answer = self._commands.answer(request, self._member)
+                    sealed = self._seal.close(json.dumps(answer).encode())
+                    self._door.publish(answers, {"sealed": sealed}, timeout_s=0.0)
 
     def _meet(self, said: Any) -> None:
-        if not isinstance(said, dict) or said.get("version") != VERSION:
+        heard = Heard.of(said, time.monotonic())
+        if heard is None or heard.member == self._record.member or not self._roster.note(heard):
             return
-        member, url, name = said.get("member"), said.get("url"), said.get("name")
-        fingerprint = said.get("fingerprint")
-        if not isinstance(member, int) or not isinstance(url, str) or not isinstance(name, str):
+        theirs, founding = heard.founding, self._record.founding
+        if theirs is None or theirs.group != self.group.name:
             return
-        if not 0 < member < 1 << 63 or not (fingerprint is None or isinstance(fingerprint, str)):
+        if founding is None:
+            self._begin(theirs)
+        elif theirs.store != founding.store:
             return
-        founding = self._record.founding
-        is_known = founding is not None and member in founding.members
-        if not is_known and member not in self._heard and len(self._heard) >= 2 * MEMBERS_MAX:
-            self._forget_silent()
-            if len(self._heard) >= 2 * MEMBERS_MAX:
-                return
-        is_joining = said.get("joining") is True
-        self._heard[member] = Heard(time.monotonic(), name, url, fingerprint, is_joining)
-        if is_known:
-            self._peers.meet(member, url, fingerprint)
-        theirs = Founding.of(said.get("founding"))
-        if founding is None and theirs is not None and theirs.group == self.group.name:
-            self._join(theirs)
+        self._peers.meet(heard.member, heard.url, heard.fingerprint)
+        self._check_own(heard)
+        if heard.members is None:
+            return
+        self._is_vouched_for = True
+        # One that says less than it did is an old copy, hears so from this one, and ends.
+        if heard.life > self._record.lives.get(heard.member, 0):
+            self._record = self._record.having_heard(heard.member, heard.life, self._membership())
 
-    def _forget_silent(self) -> None:
-        now_s = time.monotonic()
-        self._heard = {id_: each for id_, each in self._heard.items() if now_s - each.at_s < SILENT_S}
+    def _check_own(self, heard: Heard) -> None:
+        """Whether this store may go on, after what another one knows of it.
 
-    def _join(self, founding: Founding) -> None:
-        """Another member founded the group."""
-        if self._record.member in founding.members:
-            self._begin(founding)
-        elif self._owner is None:
-            self._owner = founding.members[0]
-            notices.NOT_A_MEMBER(group=self.group.name, members=len(founding.members)).log(log)
+        Raises:
+            StoreError: it must not.
+        """
+        own = self._record
+        if heard.lives.get(own.member, 0) > own.life:
+            raise StoreError(
+                f"{self.config.path} is an older copy of a member's directory: {heard.name} knows a later "
+                "start of it. A copy forgets what the member promised: erase it, start with an empty "
+                "directory, and let the store join again (shoal store group add)"
+            )
+        mine = self._membership()
+        is_out = heard.members is not None and not heard.members.has(own.member)
+        if is_out and mine is not None and mine.has(own.member) and mine.at < (heard.members or mine).at:
+            raise StoreError(
+                f"this store was taken out of the group {self.group.name}. To let it join again, erase "
+                f"{self.config.path}, start it, and run: shoal store group add {self.config.name}"
+            )
 
     def _found(self, now_s: float) -> None:
         """Found the group, once as many members are here as were asked for."""
         wanted = self.group.bootstrap
         if wanted is None or self._record.founding is not None:
             return
-        here = [id_ for id_, each in self._heard.items() if each.is_joining and now_s - each.at_s < SILENT_S]
+        here = [each.member for each in self._roster.here(now_s) if each.founding is None]
         if len(here) + 1 < wanted:
             return
         members = [self._record.member, *sorted(here)[: wanted - 1]]
         self._begin(Founding.begin(self.group.name, members))
 
     def _begin(self, founding: Founding) -> None:
+        """The group is founded: be one of its members, or wait to join it."""
         self._record = self._record.with_founding(founding)
         self._open_log()
-        for id_, each in self._heard.items():
-            if id_ in founding.members:
-                self._peers.meet(id_, each.url, each.fingerprint)
-        notices.GROUP_FOUNDED(group=founding.group, members=len(founding.members)).log(log)
-        self._say()
+        for each in self._roster.all():
+            self._peers.meet(each.member, each.url, each.fingerprint)
+        count = len(founding.members)
+        if self._record.member in founding.members:
+            self._is_vouched_for = True
+            notices.GROUP_FOUNDED(group=founding.group, members=count).log(log)
+        else:
+            notices.NOT_A_MEMBER(group=founding.group, members=count).log(log)
 
     # The store.
 
@@ -386,64 +446,22 @@ class Group:
 
     def status(self) -> dict[str, Any]:
         """How the group is, as this member sees it."""
-        member, record = self._member, self._record
-        now_s = time.monotonic()
         found: dict[str, Any] = {
             "group": self.group.name,
-            "member": f"{record.member:016x}",
+            "domain": self._connection.domain,
+            "member": f"{self._record.member:016x}",
             "name": self.config.name,
             "pid": os.getpid(),
             "at": time.time(),
             "url": self.url,
+            "fingerprint": None if self._certificate is None else self._certificate.fingerprint,
             "dropped": self._peers.dropped,
             "unproven": self._peers.unproven,
+            "wanted": self.group.bootstrap,
             "failure": None if self._error is None else str(self._error),
         }
-        if member is None:
-            joining = sum(each.is_joining and now_s - each.at_s < SILENT_S for each in self._heard.values())
-            wanted = self.group.bootstrap
-            return {**found, "state": "joining", "here": joining + 1, "wanted": wanted, "members": []}
-        first, last, synced, commit = member.indexes
-        owner, progress = member.owner, dict(member.progress)
-        owns = member.owns
-        voters, learners = member.members
-        state = "failed" if self._error is not None else "owner" if owns else "follower"
-
-        def described(id_: int) -> dict[str, Any]:
-            heard = self._heard.get(id_)
-            is_self = id_ == record.member
-            silent_s = 0.0 if is_self else None if heard is None else now_s - heard.at_s
-            at = synced if is_self else progress.get(id_)
-            return {
-                "member": f"{id_:016x}",
-                "name": self.config.name if is_self else None if heard is None else heard.name,
-                "url": self.url if is_self else None if heard is None else heard.url,
-                "owns": id_ == owner,
-                "votes": id_ in voters,
-                "silent_s": silent_s,
-                "on_disk": at,
-                "behind": None if at is None else max(0, last - at),
-            }
-
-        return {
-            **found,
-            "state": state,
-            "term": member.term,
-            "owner": None if owner is None else f"{owner:016x}",
-            "entries": {"first": first, "last": last, "on_disk": synced, "committed": commit},
-            "members": [described(id_) for id_ in (*voters, *learners)],
-            "unreadable": member.unreadable,
-            "cuts": member.cuts,
-        }
-
-    def _write_status(self) -> None:
-        path = self.config.path / STATUS
-        unfinished = path.with_suffix(".json.new")
-        try:
-            unfinished.write_text(json.dumps(self.status()))
-            unfinished.replace(path)
-        except OSError as error:
-            log.debug("the status of the group cannot be written: %s", error)
+        copied = None if self._copier is None else self._copier.progress
+        return described(found, self._member, self._roster, copied)
 
     # The end.
 
@@ -458,10 +476,11 @@ class Group:
         self._bell.ring(0)
         self._thread.join()
         self._heres.close()
+        self._asks.close()
         self._peers.close()
         self._door.close(0.2)
         self._bus.close(0.2)
-        self._write_status()
+        write_status(self.config.path, self.status())
         if self._log is not None:
             self._log.close()
 
@@ -479,15 +498,3 @@ class Group:
 
     def __exit__(self, *error: object) -> None:
         self.close()
-
-
-def read_group_status(directory: Path) -> dict[str, Any]:
-    """What the member of a directory said last; `stale` says that it says nothing any more."""
-    try:
-        status: dict[str, Any] = json.loads((directory / STATUS).read_text())
-    except FileNotFoundError:
-        raise StoreError(f"{directory} has no status of a group: no member was ever open there") from None
-    except (OSError, ValueError) as error:
-        raise StoreError(f"the status of the group in {directory} cannot be read: {error}") from None
-    status["stale"] = time.time() - status["at"] > STALE_S
-    return status

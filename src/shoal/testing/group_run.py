@@ -3,7 +3,8 @@
 Everything that `store_run` does to a store alone is done to the owner of the group, and the clients' history
 is checked by the same rules: a client must not see the difference. Beside that, messages between members are
 lost, late and doubled, members are cut off from the others, and each disk stops, tears writes and fails syncs
-by itself.
+by itself. Disks are lost for good, one at a time: a new member copies the log, and takes the place of the old
+one while clients go on. Some members stay away so long that the others remove what they lack.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections.abc import Iterator
 
 from shoal._core import Log, Member, SimulatedDisk
 from shoal.errors import StoreError
+from shoal.store.copying import REPLICA, Copier
 from shoal.testing.store_run import SEGMENT_BYTES, StoreRun
 
 MEMBERS = (1, 2, 3)
@@ -23,14 +25,19 @@ LOOK_S = 0.02
 LOOKS_MAX = 3000
 #: How long a member that died stays away, and a cut lasts, at the most.
 AWAY_S_MAX = 4.0
+#: How long one stays away that is to lack what the others removed.
+LONG_AWAY_S = 30.0
+STORE = 7
 
 
 class Site:
     """One member on its disk."""
 
-    def __init__(self, run: GroupRun, id_: int) -> None:
-        self.run, self.id = run, id_
-        self.disk = SimulatedDisk(run.seed * 8 + id_)
+    def __init__(self, run: GroupRun, id_: int, *, joins: bool = False) -> None:
+        self.run, self.id, self.joins = run, id_, joins
+        self.disk = SimulatedDisk(run.seed * 64 + id_)
+        self.copier: Copier | None = None
+        self.failure = ""
         self.log: Log | None = None
         self.member: Member | None = None
         #: Whether it was opened once: from then on its log is what it is.
@@ -43,21 +50,24 @@ class Site:
         """Start; the disk may fail again meanwhile."""
         run = self.run
         self.lives += 1
-        founding = None if self.has_begun else (7, bytes(16), list(MEMBERS), 1)
+        founding = None if self.has_begun or self.joins else (STORE, bytes(16), list(MEMBERS), 1)
         try:
             self.log = Log.simulated_member(
                 self.disk,
                 member=self.id,
                 founding=founding,
+                joins=STORE if self.joins and not self.has_begun else None,
                 segment_bytes=SEGMENT_BYTES,
                 clock_us=run.now.wall_us,
                 election_s=ELECTION_S,
                 seed=run.seed * 1000 + self.id * 100 + self.lives,
             )
-        except StoreError:
+        except StoreError as error:
+            self.failure = str(error)
             self.disk.restart()
             return
         self.member = Member(self.log)
+        self.copier = Copier(self.id, self.member)
         self.has_begun = True
         if not run.is_healing:
             run.choose_faults(self.disk)
@@ -70,7 +80,7 @@ class Site:
             self.disk.kill()
         else:
             self.disk.restart()
-        self.log = self.member = None
+        self.log = self.member = self.copier = None
         self.starts_at_s = self.run.now_s + away_s
 
 
@@ -89,14 +99,18 @@ class GroupRun(StoreRun):
         self.owner = self.sites[0]
         #: Terms in which a member served, and which: one of each.
         self.served: dict[int, int] = {}
-        #: How often a member's log was cut off.
+        #: How often a member's log was cut off, or replaced by a copy.
         self.cuts = 0
+        #: The member whose disk was lost, and the one that takes its place.
+        self.lost: tuple[int, Site] | None = None
+        #: How many disks were replaced.
+        self.replaced = 0
 
     # The members.
 
     def living(self) -> Iterator[tuple[Site, Log, Member]]:
         """Members that run, with what they have now: one may die meanwhile."""
-        for site in self.sites:
+        for site in list(self.sites):
             if site.log is not None and site.member is not None:
                 yield site, site.log, site.member
 
@@ -115,19 +129,63 @@ class GroupRun(StoreRun):
                 log.set_clock_us(self.now.wall_us)
                 for _, to, sender, content in sorted(due, key=lambda each: each[0]):
                     if to == site.id and self.cut_off not in (to, sender):
-                        member.handle_message(content)
+                        self.hand_over(site, member, content)
                 member.handle_timeout()
+                if site.copier is not None:
+                    site.copier.handle_timeout(self.now_s)
                 member.sync()
                 if member.failure is not None:
                     raise StoreError(member.failure)
                 member.take_events()
-                for to, content in member.take_transmits():
+                copies = site.copier.take_transmits() if site.copier is not None else []
+                for to, content in [*member.take_transmits(), *copies]:
                     self.send(site.id, to, content)
             except StoreError:
                 site.die(self.away_s())
+        self.operate()
+
+    def hand_over(self, site: Site, member: Member, content: bytes) -> None:
+        """Bytes arrive at a member."""
+        if content[0] == REPLICA:
+            member.handle_message(content)
+        elif site.copier is not None:
+            site.copier.handle_message(content, self.now_s)
+
+    def lose_disk(self) -> None:
+        """A disk is lost for good; an empty one is put in its place."""
+        if self.lost is not None:
+            return
+        site = self.weather.choice(self.sites)
+        site.die(0.0)
+        made = Site(self, max(each.id for each in self.sites) + 1, joins=True)
+        self.sites[self.sites.index(site)] = made
+        self.lost = (site.id, made)
+
+    def operate(self) -> None:
+        """What an operator does after a disk was lost: a new member copies the log, then takes the place."""
+        if self.lost is None:
+            return
+        old, made = self.lost
+        for _, _, member in self.living():
+            if not member.is_elected:
+                continue
+            voters, learners = member.members
+            try:
+                if made.id in voters and old not in voters:
+                    self.lost = None
+                    self.replaced += 1
+                elif made.id not in (*voters, *learners):
+                    member.change_members([("learner", made.id)])
+                elif dict(member.progress)[made.id] >= member.indexes[3]:
+                    member.change_members([("voter", made.id), ("none", old)])
+            except StoreError:
+                # Another change is under way.
+                pass
 
     def away_s(self) -> float:
         """How long a member that dies stays away."""
+        if not self.is_healing and self.weather.random() < 0.03:
+            return LONG_AWAY_S
         return self.weather.choice((0.0, 0.5, AWAY_S_MAX)) if not self.is_healing else 0.0
 
     def send(self, sender: int, to: int, content: bytes) -> None:
@@ -202,8 +260,10 @@ class GroupRun(StoreRun):
         what = self.weather.random()
         if what < 0.01:
             self.weather.choice(self.sites).die(self.away_s())
-        elif what < 0.04:
-            self.cut_off = self.weather.choice((self.owner.id, *MEMBERS))
+        elif what < 0.02:
+            self.lose_disk()
+        elif what < 0.05:
+            self.cut_off = self.weather.choice((self.owner.id, *(site.id for site in self.sites)))
             self.cut_until_s = self.now_s + self.weather.random() * AWAY_S_MAX
 
     def start_again(self) -> None:
@@ -261,10 +321,12 @@ class GroupRun(StoreRun):
     def heal(self) -> None:
         """No more faults: everything reaches everybody, and all members have the same log."""
         super().heal()
-        for _ in range(200):
-            if all(log.is_settled and log.durable == self.log.durable for _, log, _ in self.living()):
+        for _ in range(3000):
+            is_level = all(log.is_settled and log.durable == self.log.durable for _, log, _ in self.living())
+            if is_level and self.lost is None:
                 break
             self.carry()
+        assert self.lost is None, f"a lost disk was not replaced: {self.describe_members()}"
         logs = [log for _, log, _ in self.living()]
         assert len(logs) == len(MEMBERS), f"a member is missing: {self.describe_members()}"
         kept = [log.rows(log.floor, log.durable_end, rows_max=1 << 30) for log in logs]
@@ -277,7 +339,10 @@ class GroupRun(StoreRun):
             (site.id, member.term, member.owner, member.indexes, member.owns)
             for site, _, member in self.living()
         ]
-        return f"cut off {self.cut_off}, members {found}"
+        failures = [(site.id, site.failure) for site in self.sites if site.member is None]
+        return (
+            f"cut off {self.cut_off}, members {found}, lost {self.lost and self.lost[0]}, not open {failures}"
+        )
 
     def describe(self) -> str:
         """What is left, for whoever looks for the reason."""

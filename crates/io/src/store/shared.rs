@@ -8,13 +8,13 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use shoal_log::{
-    Appended, Clock, CommitOutcome, Cursor, Disk, Durable, Extent, GapRow, Identity, Incarnation, Log,
-    LogError, MarkKey, Marks, Options, Query, Recent, RecentFrame, Recovery, RowsWriter, Snapshot, Source,
-    TopicEntry, Turn, build_index, compact, extent, find_marks, gaps, offset_at, split, topics,
+    Appended, Clock, CommitOutcome, Copying, Cursor, Disk, Durable, Extent, GapRow, Identity, Incarnation,
+    Log, LogError, MarkKey, Marks, Options, Query, Recent, RecentFrame, Recovery, RowsWriter, Snapshot,
+    Source, TopicEntry, Turn, build_index, compact, extent, find_marks, gaps, offset_at, split, topics,
 };
 
 use shoal_replica::{
-    Event, Founding, MemberLog, Options as ReplicaOptions, Refused, Replica, Transmit, term_of,
+    Beginning, Event, MemberLog, Options as ReplicaOptions, Refused, Replica, Transmit, term_of,
 };
 use shoal_wire::{MessageView, TopicPattern};
 
@@ -27,12 +27,15 @@ const FRAME_BYTES: u64 = 256 << 10;
 /// Frames of so many bytes may wait for a majority; then appenders wait, too.
 const OPEN_BYTES_MAX: usize = 32 << 20;
 
+/// Segments stay for a member that lacks them, unless it was silent for so many election timeouts: then it gets a copy.
+const AWAY_TIMEOUTS: u32 = 20;
+
 /// Who a member of a group is.
 pub struct MemberOptions {
     /// How its replica behaves.
     pub replica: ReplicaOptions,
-    /// What the first members agreed on, while a group is being founded.
-    pub founding: Option<Founding>,
+    /// How it begins, if it has no log yet.
+    pub beginning: Option<Beginning>,
 }
 
 /// What making durable has cost so far.
@@ -56,7 +59,7 @@ enum Held<D: Disk> {
     Member(Box<Replica<MemberLog<D>>>),
 }
 
-struct Inner<D: Disk> {
+pub(super) struct Inner<D: Disk> {
     held: Held<D>,
     /// The clock of a member's replica began here.
     epoch: Instant,
@@ -77,7 +80,7 @@ struct Inner<D: Disk> {
 }
 
 impl<D: Disk> Inner<D> {
-    fn log(&self) -> &Log<D> {
+    pub(super) fn log(&self) -> &Log<D> {
         match &self.held {
             Held::Alone(log) => log,
             Held::Member(replica) => replica.log().log(),
@@ -92,12 +95,12 @@ impl<D: Disk> Inner<D> {
     }
 
     /// Now, for a replica.
-    fn now(&self) -> Duration {
+    pub(super) fn now(&self) -> Duration {
         self.clock_us.map_or_else(|| self.epoch.elapsed(), Duration::from_micros)
     }
 
     /// The replica, if a group keeps the log.
-    fn member(&mut self) -> Option<&mut Replica<MemberLog<D>>> {
+    pub(super) fn member(&mut self) -> Option<&mut Replica<MemberLog<D>>> {
         match &mut self.held {
             Held::Alone(_) => None,
             Held::Member(replica) => Some(replica),
@@ -204,6 +207,8 @@ pub struct Shared<D: Disk> {
     frame_bytes: usize,
     /// Rung when the member of a group has something to send or to tell.
     bells: Bells,
+    /// The copy of another member's log that is being fetched.
+    pub(super) copying: Mutex<Option<Copying<D>>>,
 }
 
 impl<D: Disk> Shared<D> {
@@ -238,8 +243,8 @@ impl<D: Disk> Shared<D> {
         member: MemberOptions,
         clock_us: Option<u64>,
     ) -> Result<(Shared<D>, Recovery), LogError> {
-        let (id, founding) = (member.replica.id, member.founding.as_ref());
-        let (log, recovery) = MemberLog::open(disk.clone(), options, id, founding)?;
+        let (id, beginning) = (member.replica.id, member.beginning.as_ref());
+        let (log, recovery) = MemberLog::open(disk.clone(), options, id, beginning)?;
         let epoch = Instant::now();
         let now = clock_us.map_or_else(|| epoch.elapsed(), Duration::from_micros);
         let replica = Replica::new(now, member.replica, log)
@@ -276,14 +281,19 @@ impl<D: Disk> Shared<D> {
         let frame_bytes = (options.segment_bytes / 8).min(FRAME_BYTES) as usize;
         let (inner, settled, appended) = (Mutex::new(inner), Condvar::new(), Condvar::new());
         let bells = Bells::default();
-        Shared { disk, inner, settled, appended, buffer_bytes_max, frame_bytes, bells }
+        let copying = Mutex::new(None);
+        Shared { disk, inner, settled, appended, buffer_bytes_max, frame_bytes, bells, copying }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Inner<D>> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, Inner<D>> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn wait<'a>(&self, mut inner: MutexGuard<'a, Inner<D>>, limit: Duration) -> MutexGuard<'a, Inner<D>> {
+    pub(super) fn wait<'a>(
+        &self,
+        mut inner: MutexGuard<'a, Inner<D>>,
+        limit: Duration,
+    ) -> MutexGuard<'a, Inner<D>> {
         inner.waiting += 1;
         let waited = self.settled.wait_timeout(inner, limit);
         let mut inner = waited.unwrap_or_else(PoisonError::into_inner).0;
@@ -484,7 +494,7 @@ impl<D: Disk> Shared<D> {
     }
 
     /// Something may be durable, or have to be sent.
-    fn tell(&self, inner: &mut Inner<D>) {
+    pub(super) fn tell(&self, inner: &mut Inner<D>) {
         if inner.look_at_member() {
             self.bells.ring();
         }
@@ -770,11 +780,13 @@ impl<D: Disk> Shared<D> {
         }
     }
 
-    /// Up to which offset every member has the log: what lies behind has to stay for those that are behind.
+    /// Up to which offset every member that is here has the log: what lies behind has to stay for those that are behind.
     fn needed_by_members(&self) -> u64 {
         let mut inner = self.lock();
+        let now = inner.now();
         let Some(replica) = inner.member() else { return u64::MAX };
-        let least = replica.progress().into_iter().map(|(_, index)| index).min();
+        let away = replica.election_timeout() * AWAY_TIMEOUTS;
+        let least = replica.present(now, away).into_iter().map(|(_, index)| index).min();
         least.map_or(0, |index| inner.log().floor_for(index + 1))
     }
 }

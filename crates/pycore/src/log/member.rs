@@ -7,7 +7,7 @@ use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyBytes;
 use shoal_io::store::MemberOptions;
 use shoal_log::Identity;
-use shoal_replica::{Change, Event, Founding, Members, Options};
+use shoal_replica::{Beginning, Change, Entries, Event, Founding, Members, Options};
 
 use super::{Log, Shared};
 use crate::bell::Bell;
@@ -18,6 +18,9 @@ use crate::errors;
 /// (store, incarnation, members, microseconds since 1970).
 pub type FoundingTuple = (u64, [u8; 16], Vec<u64>, u64);
 
+/// (who has it, its last entry, the number of its oldest segment, how long each segment is).
+type OfferedTuple = (u64, u64, u32, Vec<u64>);
+
 /// (what, the owner if one is known, term).
 type EventTuple = (&'static str, Option<u64>, u64);
 
@@ -25,14 +28,15 @@ type EventTuple = (&'static str, Option<u64>, u64);
 pub fn options(
     id: u64,
     founding: Option<FoundingTuple>,
+    joins: Option<u64>,
     election_s: f64,
     seed: u64,
 ) -> PyResult<MemberOptions> {
-    let founding = founding.map(|(store, incarnation, members, at_us)| Founding {
-        identity: Identity { store, incarnation },
-        members: Members::voting(members),
-        at_us,
+    let founding = founding.map(|(store, incarnation, members, at_us)| {
+        let identity = Identity { store, incarnation };
+        Beginning::Founding(Founding { identity, members: Members::voting(members), at_us })
     });
+    let beginning = founding.or(joins.map(Beginning::Joining));
     let election_timeout = duration("election_s", election_s)?;
     // The log says which entries are committed, and bounds those that are not.
     let replica = Options {
@@ -42,7 +46,7 @@ pub fn options(
         uncommitted_bytes_max: u64::MAX,
         ..Options::new(id)
     };
-    Ok(MemberOptions { replica, founding })
+    Ok(MemberOptions { replica, beginning })
 }
 
 /// The member that a log is of. May be shared between threads.
@@ -132,11 +136,21 @@ impl Member {
         (first, last, synced, commit)
     }
 
-    /// Members that vote, and those that only follow.
+    /// Members that vote, and those that only follow. While members change, those that are left vote, too.
     #[getter]
     fn members(&self) -> (Vec<u64>, Vec<u64>) {
         let members = self.shared.look_at_replica(|replica, _| replica.members()).unwrap_or_default();
-        (members.voters, members.learners)
+        let mut voters = members.voters;
+        voters.extend(members.outgoing.iter().filter(|id| !voters.contains(id)).copied().collect::<Vec<_>>());
+        let mut learners = members.learners;
+        learners.extend(members.learners_next.iter().filter(|id| !voters.contains(id)));
+        (voters, learners)
+    }
+
+    /// As of which entry the members are.
+    #[getter]
+    fn members_at(&self) -> u64 {
+        self.shared.look_at_replica(|replica, _| replica.log().state().members_at).unwrap_or_default()
     }
 
     /// How far each member is, if this one is the owner: (member, last entry on its disk).
@@ -170,10 +184,57 @@ impl Member {
         detached(py, transfer).map_err(errors::store)
     }
 
-    /// Takes a member out of the group.
-    fn remove(&self, py: Python<'_>, member: u64) -> PyResult<()> {
-        let remove =
-            || self.shared.command(|replica, now| replica.change_members(now, &[Change::Remove(member)]));
-        detached(py, remove).map_err(errors::store)
+    /// Changes members, all at once: (`voter`, `learner` or `none`, member).
+    fn change_members(&self, py: Python<'_>, changes: Vec<(String, u64)>) -> PyResult<()> {
+        let change = |(what, member): (String, u64)| match what.as_str() {
+            "voter" => Ok(Change::AddVoter(member)),
+            "learner" => Ok(Change::AddLearner(member)),
+            "none" => Ok(Change::Remove(member)),
+            _ => Err(errors::config(format!("a member is 'voter', 'learner' or 'none', and not {what:?}"))),
+        };
+        let changes: Vec<Change> = changes.into_iter().map(change).collect::<PyResult<_>>()?;
+        let command = || self.shared.command(|replica, now| replica.change_members(now, &changes));
+        detached(py, command).map_err(errors::store)
+    }
+
+    // A copy of another member's log, for one that lacks too much.
+
+    /// The copy that this member needs, if one is offered.
+    #[getter]
+    fn offered(&self) -> Option<OfferedTuple> {
+        let offered = self.shared.offered()?;
+        Some((offered.from, offered.last.0, offered.parts.first, offered.parts.bytes))
+    }
+
+    /// Bytes of a segment for another member, at the most so many.
+    fn read_part<'py>(
+        &self,
+        py: Python<'py>,
+        segment: u32,
+        position: u64,
+        bytes_max: usize,
+    ) -> PyResult<Bound<'py, PyBytes>> {
+        let read = detached(py, || self.shared.read_part(segment, position, bytes_max));
+        Ok(PyBytes::new(py, &read.map_err(errors::store)?))
+    }
+
+    /// Puts down bytes of the copy that is offered.
+    fn put_part(&self, py: Python<'_>, segment: u32, position: u64, bytes: PyBackedBytes) -> PyResult<()> {
+        detached(py, || self.shared.put_part(segment, position, &bytes)).map_err(errors::store)
+    }
+
+    /// The oldest segment of the offered copy that was not looked at is here: its frames are read.
+    fn check_part(&self, py: Python<'_>) -> PyResult<()> {
+        detached(py, || self.shared.check_part()).map_err(errors::store)
+    }
+
+    /// Every byte of the offered copy was put down: it becomes the log. False if it is not to be, now.
+    fn install(&self, py: Python<'_>) -> PyResult<bool> {
+        detached(py, || self.shared.install()).map_err(errors::store)
+    }
+
+    /// The offered copy cannot be fetched.
+    fn decline(&self, py: Python<'_>) -> PyResult<()> {
+        detached(py, || self.shared.decline()).map_err(errors::store)
     }
 }

@@ -199,11 +199,12 @@ impl Log {
         Log::on(disk, store_id, incarnation, segment_bytes, Some(clock_us))
     }
 
-    /// Locks a directory and opens the log of a member of a group in it. `founding` is what the first members agreed on, for
-    /// one that has no log yet: (store, incarnation, members, microseconds since 1970).
+    /// Locks a directory and opens the log of a member of a group in it. One that has no log yet
+    /// needs `founding`, what the first members agreed on: (store, incarnation, members, microseconds since 1970); or the store
+    /// that it `joins`.
     #[staticmethod]
     #[pyo3(signature = (
-        path, *, member, founding = None, holder = "", segment_bytes = 64 << 20, buffer_bytes_max = 8 << 20,
+        path, *, member, founding = None, joins = None, holder = "", segment_bytes = 64 << 20, buffer_bytes_max = 8 << 20,
         state_bytes_max = 8 << 20, election_s = 1.0
     ))]
     #[allow(clippy::too_many_arguments, reason = "keywords in Python")]
@@ -212,6 +213,7 @@ impl Log {
         path: PathBuf,
         member: u64,
         founding: Option<FoundingTuple>,
+        joins: Option<u64>,
         holder: &str,
         segment_bytes: u64,
         buffer_bytes_max: usize,
@@ -219,7 +221,7 @@ impl Log {
         election_s: f64,
     ) -> PyResult<Log> {
         let options = Options { segment_bytes, state_bytes_max };
-        let member = member::options(member, founding, election_s, member)?;
+        let member = member::options(member, founding, joins, election_s, member)?;
         let began = Instant::now();
         let opened = detached(py, || {
             let disk = Arc::new(AnyDisk::lock(&path, holder).map_err(OpenError::Lock)?);
@@ -230,12 +232,13 @@ impl Log {
 
     /// The log of a member on a simulated disk, where it is the time that it is told.
     #[staticmethod]
-    #[pyo3(signature = (disk, *, member, founding, segment_bytes, clock_us, election_s, seed))]
+    #[pyo3(signature = (disk, *, member, founding, joins = None, segment_bytes, clock_us, election_s, seed))]
     #[allow(clippy::too_many_arguments, reason = "keywords in Python")]
     fn simulated_member(
         disk: &SimulatedDisk,
         member: u64,
         founding: Option<FoundingTuple>,
+        joins: Option<u64>,
         segment_bytes: u64,
         clock_us: u64,
         election_s: f64,
@@ -243,7 +246,7 @@ impl Log {
     ) -> PyResult<Log> {
         let disk = Arc::new(AnyDisk::Simulated(disk.disk.clone()));
         let options = Options { segment_bytes, state_bytes_max: (segment_bytes / 2) as usize };
-        let member = member::options(member, founding, election_s, seed)?;
+        let member = member::options(member, founding, joins, election_s, seed)?;
         let buffer_bytes_max = (segment_bytes as usize).max(64 << 10);
         let began = Instant::now();
         let opened = Shared::on_member(disk, options, buffer_bytes_max, member, Some(clock_us));
