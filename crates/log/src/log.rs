@@ -86,6 +86,8 @@ pub struct Log<D: Disk> {
     pub(crate) synced: Durable,
     pub(crate) stored_us: u64,
     pub(crate) marked: bool,
+    /// Whether the last segment begins with the whole state. A follower may have nothing of a segment but its first frame.
+    pub(crate) is_stated: bool,
     /// Where frames stand in the log of a group; none if no group keeps it.
     pub(crate) numbering: Option<Box<Numbering>>,
     pub(crate) pending: Vec<Chunk<D>>,
@@ -114,6 +116,7 @@ impl<D: Disk> Log<D> {
             synced: Durable::default(),
             stored_us: 0,
             marked: true,
+            is_stated: true,
             numbering: None,
             pending: Vec::new(),
             pending_bytes: 0,
@@ -496,7 +499,8 @@ impl<D: Disk> Log<D> {
         if class == Class::Messages {
             self.spares.check_kept()?;
         }
-        if self.active.as_ref().is_none_or(|active| active.position + bytes > active.capacity) {
+        let is_full = self.active.as_ref().is_none_or(|active| active.position + bytes > active.capacity);
+        if is_full || !self.is_stated {
             self.roll(class, bytes)?;
         }
         self.marked = false;
@@ -537,6 +541,7 @@ impl<D: Disk> Log<D> {
                 numbering.add(frame, end);
             }
         }
+        self.is_stated |= kind == Kind::Checkpoint;
         self.pending_bytes += header.frame_bytes() as usize;
         active.position = header.end();
         if let Some(segment) = self.segments.get_mut(&active.number) {
@@ -612,6 +617,7 @@ impl<D: Disk> Log<D> {
         if let Some(numbering) = &mut self.numbering {
             numbering.starts.insert(number, numbering.next);
         }
+        self.is_stated = false;
         let old = self.active.replace(Active {
             number,
             file: spare.file.clone(),

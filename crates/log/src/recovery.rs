@@ -111,6 +111,10 @@ impl<D: Disk> Log<D> {
                 },
             );
             if number == last {
+                log.is_stated = begins_with_state(&mut frames)?;
+                if !log.is_stated {
+                    log.state = state_before(&log, &disk, number)?;
+                }
                 recovery = replay(&mut log, &mut frames, info.file_bytes)?;
             }
         }
@@ -237,6 +241,44 @@ fn note_start<D: Disk>(log: &mut Log<D>, header: &Header, start: Start) -> Resul
     numbering.term = header.term;
     numbering.next = start.index;
     Ok(())
+}
+
+/// Whether a segment begins with the whole state. One of a group may have nothing of the log but the frames that the group
+/// needs itself: its owner died before more of it was anywhere else.
+fn begins_with_state<D: Disk>(frames: &mut Frames<D>) -> Result<bool, LogError> {
+    let mut position = 0;
+    while let Ok(header) = frames.read(position)? {
+        if !matches!(header.kind, Kind::Segment | Kind::Noop | Kind::Members) {
+            return Ok(header.kind == Kind::Checkpoint);
+        }
+        position = header.end();
+    }
+    Ok(false)
+}
+
+/// The state where a segment begins, from those before it.
+fn state_before<D: Disk>(log: &Log<D>, disk: &Arc<D>, number: u32) -> Result<State, LogError> {
+    let mut first = number;
+    let mut is_stated = false;
+    while !is_stated && log.segments.contains_key(&(first - 1)) {
+        first -= 1;
+        is_stated = begins_with_state(&mut Frames::open(disk, log.store, first)?)?;
+    }
+    let mut state = State::default();
+    for (_, segment) in log.segments.range(first..number) {
+        let mut frames = Frames::open(disk, log.store, segment.number)?;
+        let mut end = segment.first_offset;
+        let mut position = 0;
+        while position < segment.end_position {
+            let header = frames.read(position)?.map_err(|bad| {
+                damaged(frames.name(), position, segment.end_position, end, segment.end_offset, bad)
+            })?;
+            end = apply(&mut state, &header, frames.payload(), end)
+                .ok_or_else(|| unreadable(frames.name(), &header))?;
+            position = header.end();
+        }
+    }
+    Ok(state)
 }
 
 /// Reads the last segment up to its end, and makes the state from it.
