@@ -68,6 +68,8 @@ def test_the_readme_publishes_what_spark_finds(spark, store, client, tmp_path, m
     monkeypatch.setattr(shoal.spark, "session", lambda *_, **__: spark)
     [program] = [code for code in FENCE.findall(README.read_text()) if "shoal.spark" in code]
     program = program.replace("grpc://127.0.0.1:7475", store.address)
+    program, waits, _ = program.partition("query.awaitTermination()")
+    assert waits
     known = {}
     exec(compile(program.replace("./checkpoint", str(tmp_path / "checkpoint")), str(README), "exec"), known)
     try:

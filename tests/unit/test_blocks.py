@@ -132,7 +132,7 @@ def commands() -> list[tuple[str, str]]:
     for block in blocks("console"):
         typed = block.text.replace("\\\n", " ")
         for line in PROMPT.findall(typed):
-            for part in re.split(r" (?:\||&&|&) ?", re.sub(r"\s+#.*| \(.*\)$", "", line)):
+            for part in re.split(r" (?:\||&&|&) ?", re.sub(r"\s+#.*| \(.*\)$| > [^\s\"']+$", "", line)):
                 words = part.strip().removeprefix("sudo ")
                 found.append((str(block), re.sub(r"^(?:[A-Z_]+=\S+ )+", "", words)))
     return found

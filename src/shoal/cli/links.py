@@ -1,5 +1,6 @@
 """`shoal links`: what joins the nodes of the domain."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import typer
@@ -37,7 +38,8 @@ def links(
                     [{"daemon": status["name"], "node": status["node"], **link} for status, link in listed]
                 )
             else:
-                rows = [_row(str(status["name"]), link) for status, link in listed]
+                names = {status["node"]: str(status["name"]) for status in statuses}
+                rows = [_row(str(status["name"]), link, names) for status, link in listed]
                 print_table(
                     ("DAEMON", "LINK", "KIND", "STATE", "WITH", "ROUND TRIP", "SENT", "RECEIVED"), rows
                 )
@@ -46,14 +48,15 @@ def links(
             raise typer.Exit(1)
 
 
-def _row(daemon: str, link: dict[str, Any]) -> tuple[str, ...]:
-    trip = link.get("round_trip_s")
+def _row(daemon: str, link: Mapping[str, Any], names: Mapping[object, str]) -> tuple[str, ...]:
+    """A line of the table; `names` are those of daemons by their nodes."""
+    trip, peer = link.get("round_trip_s"), link.get("peer")
     return (
         daemon,
         str(link["name"]),
         str(link["kind"]),
         str(link["state"]),
-        str(link.get("lan") or link.get("peer") or link.get("url") or ""),
+        str(link.get("lan") or names.get(peer) or peer or link.get("url") or ""),
         "" if trip is None else f"{1000 * float(trip):.1f} ms",
         _bytes(link.get("bytes_sent")),
         _bytes(link.get("bytes_received")),

@@ -14,7 +14,7 @@ from shoal.config.fingerprints import fingerprint_bytes
 from shoal.config.keys import check_key
 from shoal.config.norm import Congestion
 from shoal.config.option import On, check_ranges, option, options_of
-from shoal.config.target import HOSTS, LOOPBACK, Target, target_of
+from shoal.config.target import HOSTS, LOOPBACK, Target, check_host, target_of
 from shoal.errors import ConfigError
 
 #: Default group; a domain other than the default one gets a group of its own beside it.
@@ -205,6 +205,7 @@ class ConnectionConfig(Checked):
             raise ConfigError(f"unknown scheme {self.scheme!r}: {hint} {LOOKS}")
         self._check_scheme()
         self.check_types()
+        check_host(self.host)
         check_ranges(self)
         self.check("tls_cert", (self.tls_cert is None) == (self.tls_key is None), "given beside tls_key")
         if self.tls_fingerprint is not None:

@@ -39,6 +39,12 @@ class Target:
         return Target(self.scheme, self.host, port, self.path)
 
 
+def check_host(host: str | None) -> None:
+    """Refuse `*`, which other systems listen at, and which the system takes for a name of this machine."""
+    if host == "*":
+        raise ConfigError("'*' is no host: shoal.listen('tcp://0.0.0.0:7474') listens at every address")
+
+
 def target_of(url: str, default_port: int) -> Target:
     """What a URL without options names."""
     parts = urlsplit(url)
@@ -53,6 +59,7 @@ def target_of(url: str, default_port: int) -> Target:
         port = parts.port
     except ValueError as error:
         raise ConfigError(f"{url!r}: {error}") from None
+    check_host(parts.hostname)
     path = "" if parts.path == "/" else unquote(parts.path)
     if not has_hosts:
         return Target(parts.scheme, parts.hostname or "", port or 0, path)

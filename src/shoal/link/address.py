@@ -19,9 +19,6 @@ def resolve(host: str, port: int) -> list[str]:
     """The addresses of a host, in the order in which to try them. Takes as long as the system takes."""
     if is_address(host):
         return [host]
-    if host == "*":
-        # The system takes it for a name, of this machine alone.
-        raise LinkError("'*' is no host: to listen at every address, name 0.0.0.0")
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except OSError as error:

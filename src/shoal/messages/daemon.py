@@ -8,7 +8,7 @@ RELOADED = info(5003, "Read {path} again: {changes}.")
 RELOAD_FAILED = error(5004, "Ignored the changes in {path}: {why}.", "Correct the file, then send SIGHUP.")
 LINK_NOT_OPEN = error(5005, "Cannot open link {link}: {why}. Trying again every {every_s:g} s.")
 LINK_OPEN = info(5006, "Link {link} is open.")
-DRAINING = info(5011, "Daemon {name} sends its programs to other daemons: {programs}.")
+DRAINING = info(5011, "Daemon {name} drains: programs to be sent to other daemons: {programs}.")
 DRAIN_ENDED = info(5012, "Daemon {name} lets programs in again.")
 CAPACITY_LOW = warning(
     5008,

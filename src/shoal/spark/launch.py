@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _QUIET = Path(__file__).with_name("log4j2.properties")
+_PLAIN = Path(__file__).with_name("log4j2-session.properties")
 
 #: All cores of this machine; a task that fails is tried four times, as on a cluster.
 LOCAL_MASTER = "local[*,4]"
@@ -139,14 +140,23 @@ def default_settings(master: str, *, quiet: bool = False) -> dict[str, str]:
     settings = _AT_ANY_TIME | {"spark.ui.showConsoleProgress": "false"}
     # A query that is stopped inside foreachBatch has Spark search a long text by a deep recursion.
     java_options = ["-Xss8m"]
-    if quiet:
-        java_options.append(f"-Dlog4j2.configurationFile=file:{_QUIET}")
+    if quiet or (master.startswith("local") and not _logs_as_set_up()):
+        java_options.append(f"-Dlog4j2.configurationFile=file:{_QUIET if quiet else _PLAIN}")
     settings["spark.driver.extraJavaOptions"] = " ".join(java_options)
     if master.startswith("local"):
         settings |= _LOCAL
         settings["spark.sql.shuffle.partitions"] = str(local_cores(master))
         settings["spark.pyspark.python"] = sys.executable
     return settings
+
+
+def _logs_as_set_up(environ: Mapping[str, str] = os.environ) -> bool:
+    """Whether this machine's Spark has log settings of its own."""
+    places = (
+        environ.get("SPARK_CONF_DIR"),
+        f"{environ['SPARK_HOME']}/conf" if "SPARK_HOME" in environ else None,
+    )
+    return any(place is not None and Path(place, "log4j2.properties").exists() for place in places)
 
 
 def local_cores(master: str) -> int:

@@ -405,6 +405,7 @@ def test_queues_and_transactions_do_so_too(bus: shoal.Bus) -> None:
         ("localhost:7474", r"did you mean 'tcp://localhost:7474'\?"),
         ("[::1]:7474", r"did you mean 'tcp://\[::1\]:7474'\?"),
         ("nats://localhost:4222", r"Shoal does not speak with NATS servers\. Use norm://"),
+        ("tcp://*:5555", r"'\*' is no host: shoal\.listen\('tcp://0\.0\.0\.0:7474'\)"),
         ("smoke://", "unknown scheme 'smoke': use norm://"),
     ],
 )
@@ -413,9 +414,14 @@ def test_a_url_of_another_system_is_refused_with_what_would_do(url: str, says: s
         shoal.connect(url)
 
 
-def test_a_star_is_no_host() -> None:
-    with pytest.raises(shoal.LinkError, match=r"to listen at every address, name 0\.0\.0\.0"):
+def test_a_star_is_no_host_to_listen_at_either() -> None:
+    with pytest.raises(ConfigError, match="is no host"):
         shoal.listen("tcp://*:0")
+    with (
+        shoal.listen("tcp://127.0.0.1:0", domain="star") as listening,
+        pytest.raises(ConfigError, match="is no host"),
+    ):
+        listening.listen("tcp://*:0")
 
 
 def test_an_option_is_found_by_a_part_of_its_name() -> None:

@@ -17,6 +17,17 @@ def test_a_local_master_gets_what_low_latency_needs():
     assert settings["spark.pyspark.python"] == sys.executable
 
 
+def test_a_local_session_logs_warnings_without_those_of_every_start(tmp_path, monkeypatch):
+    monkeypatch.setenv("SPARK_HOME", str(tmp_path))
+    monkeypatch.delenv("SPARK_CONF_DIR", raising=False)
+    options = launch.default_settings("local[2]")["spark.driver.extraJavaOptions"]
+    assert "log4j2-session.properties" in options
+    assert "log4j2" not in launch.default_settings("spark://host:7077")["spark.driver.extraJavaOptions"]
+    (tmp_path / "conf").mkdir()
+    (tmp_path / "conf" / "log4j2.properties").touch()
+    assert "log4j2" not in launch.default_settings("local[2]")["spark.driver.extraJavaOptions"]
+
+
 def test_a_cluster_keeps_its_own_addresses_and_checkpoints():
     settings = launch.default_settings("spark://host:7077")
     assert settings["spark.sql.python.filterPushdown.enabled"] == "true"
