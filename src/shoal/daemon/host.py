@@ -1,27 +1,23 @@
 """The role `host`: starts, stops and reloads the daemons whose files are in one directory, on signed orders.
 
-A daemon is a child process, `python -m shoal.daemon FILE`, in a session of its own: it goes on when the
-host's daemon ends, and the next one finds it by its pid file. Its standard error goes into NAME.log beside
-the file.
+A daemon is a child process or a unit of systemd, as the file of the host's own daemon says.
 """
 
 import contextlib
 import json
 import logging
-import os
-import signal
-import subprocess
-import sys
 import time
 import weakref
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from shoal._core import Message
 from shoal.bus.dispatch import OwnThread
 from shoal.config.orders import HostKey, Order, OrderRefusedError, Orders, answer
+from shoal.daemon.children import Children
 from shoal.daemon.host_config import HostConfig
+from shoal.daemon.units import Units
 from shoal.errors import ConfigError, ShoalError
 from shoal.messages import console as notices
 
@@ -30,24 +26,38 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("shoal.daemon")
 
-#: How long a daemon may take to end before it is killed, and to fail after its start.
-END_S, START_S = 10.0, 0.7
-#: Lines of a log that an answer has, bytes that are read for them, and the size at which a start begins a new
-#: log.
-LOG_LINES, LOG_READ, LOG_BYTES_MAX = 200, 32 << 10, 10 << 20
 #: Daemons of one directory.
 DAEMONS_MAX = 200
 _ANSWER_S = 2.0
 
 
-class Daemons:
-    """The daemons of one directory, as child processes. For one thread at a time."""
+class Processes(Protocol):
+    """What starts and stops daemons by their names."""
 
-    def __init__(self, directory: Path, own: Path | None) -> None:
+    def about(self, name: str) -> dict[str, Any]:
+        """How a daemon is."""
+
+    def start(self, name: str) -> None:
+        """Start a daemon that does not run."""
+
+    def stop(self, name: str) -> None:
+        """End one that runs, and wait until it has."""
+
+    def reload(self, name: str) -> None:
+        """Have it read its file again."""
+
+    def log(self, name: str) -> list[str]:
+        """The last lines that it logged."""
+
+
+class Daemons:
+    """The daemons of one directory. For one thread at a time."""
+
+    def __init__(self, directory: Path, own: Path | None, processes: Processes | None = None) -> None:
         """`own` is the file of the daemon that has the role: it takes no orders about itself."""
         self.directory = directory.resolve()
         self._own = None if own is None else own.resolve()
-        self._children: dict[str, subprocess.Popen[bytes]] = {}
+        self._processes = processes or Children(self.directory)
 
     def obey(self, order: Order) -> dict[str, Any]:
         """Do what an order says: the answer."""
@@ -61,7 +71,7 @@ class Daemons:
             "stop": self._stop,
             "reload": self._reload,
             "check": self._check,
-            "log": self._log,
+            "log": lambda name: {"lines": self._processes.log(name)},
         }
         return act[order.order](name)
 
@@ -72,97 +82,41 @@ class Daemons:
         )
         return [path.stem for path in files][:DAEMONS_MAX]
 
-    def _file(self, name: str, ending: str) -> Path:
-        return self.directory / f"{name}.{ending}"
-
     def _about(self, name: str) -> dict[str, Any]:
-        pid, child = self._pid(name), self._children.get(name)
-        status = None if child is None else child.poll()
-        began = None
-        if pid is not None:
-            with contextlib.suppress(OSError):
-                began = self._file(name, "pid").stat().st_mtime
-        return {"name": name, "running": pid is not None, "pid": pid, "since": began, "ended_with": status}
-
-    def _pid(self, name: str) -> int | None:
-        """The process of a daemon, if it runs: a child, or one that an earlier run of the host started."""
-        child = self._children.get(name)
-        if child is not None and child.poll() is None:
-            return child.pid
-        try:
-            pid = int(self._file(name, "pid").read_text(encoding="ascii"))
-            command = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-        except (OSError, ValueError):
-            return None
-        # A number of a process is used again.
-        return pid if str(self._file(name, "toml")).encode() in command else None
+        return {"name": name, **self._processes.about(name)}
 
     def _start(self, name: str) -> dict[str, Any]:
-        if (pid := self._pid(name)) is not None:
-            raise OrderRefusedError(f"{name} runs already, as process {pid}")
+        about = self._about(name)
+        if about["running"]:
+            raise OrderRefusedError(f"{name} runs already, as process {about['pid']}")
         self._check(name)
-        said = self._file(name, "log")
-        if said.exists() and said.stat().st_size > LOG_BYTES_MAX:
-            said.replace(said.with_suffix(".log.1"))
-        with said.open("ab") as output:
-            child = subprocess.Popen(
-                [sys.executable, "-P", "-m", "shoal.daemon", str(self._file(name, "toml"))],
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                cwd=self.directory,
-                start_new_session=True,
-                env={key: value for key, value in os.environ.items() if key != "NOTIFY_SOCKET"},
-            )
-        self._children[name] = child
-        self._file(name, "pid").write_text(str(child.pid), encoding="ascii")
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            status = child.wait(START_S)
-            raise OrderRefusedError(f"{name} ended at once with status {status}: see its log")
+        self._processes.start(name)
         return {"daemon": self._about(name)}
 
     def _stop(self, name: str) -> dict[str, Any]:
-        pid = self._running(name)
-        os.kill(pid, signal.SIGTERM)
-        until = time.monotonic() + END_S
-        while self._pid(name) is not None:
-            if time.monotonic() > until:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
-                break
-            time.sleep(0.02)
+        self._check_runs(name)
+        self._processes.stop(name)
         return {"daemon": self._about(name)}
 
     def _reload(self, name: str) -> dict[str, Any]:
         self._check(name)
-        os.kill(self._running(name), signal.SIGHUP)
+        self._check_runs(name)
+        self._processes.reload(name)
         return {"daemon": self._about(name)}
 
-    def _running(self, name: str) -> int:
-        pid = self._pid(name)
-        if pid is None:
+    def _check_runs(self, name: str) -> None:
+        if not self._about(name)["running"]:
             raise OrderRefusedError(f"{name} does not run")
-        return pid
 
     def _check(self, name: str) -> dict[str, Any]:
         # The daemon's own module reads this one.
         from shoal.daemon.config import load
 
         try:
-            config = load(self._file(name, "toml"))
+            config = load(self.directory / f"{name}.toml")
         except ConfigError as error:
             raise OrderRefusedError(f"its file is wrong: {error}") from None
         return {"domain": config.domain, "links": sorted(config.links)}
-
-    def _log(self, name: str) -> dict[str, Any]:
-        try:
-            with self._file(name, "log").open("rb") as file:
-                size = file.seek(0, os.SEEK_END)
-                file.seek(max(0, size - LOG_READ))
-                lines = file.read().decode(errors="replace").splitlines()
-        except FileNotFoundError:
-            lines = []
-        return {"lines": lines[-LOG_LINES:]}
 
 
 class Host:
@@ -172,7 +126,9 @@ class Host:
         self._key = HostKey.read(Path(config.key_file))
         if not Path(config.directory).is_dir():
             raise ConfigError(f"host.directory is {config.directory!r}, and must be a directory")
-        self._orders, self._daemons = Orders(self._key), Daemons(Path(config.directory), own)
+        units = None if config.units == "none" else Units(config.units)
+        self._orders = Orders(self._key)
+        self._daemons = Daemons(Path(config.directory), own, units)
         target = weakref.ref(connection)
 
         def hear(message: Message) -> None:

@@ -10,6 +10,7 @@ import pytest
 import shoal
 from shoal.config.orders import HostKey, Order, OrderRefusedError, order
 from shoal.console.hosts import Hosts
+from shoal.daemon.children import Children
 from shoal.daemon.config import parse
 from shoal.daemon.host import Daemons, Host
 from shoal.daemon.host_config import HostConfig
@@ -23,16 +24,21 @@ def ordered(what: str, daemon: str = "") -> Order:
 
 
 @pytest.fixture
-def daemons(tmp_path: Path) -> Iterator[Daemons]:
-    (tmp_path / "edge.toml").write_text(RIGHT)
-    (tmp_path / "wrong.toml").write_text("nothing = true\n")
-    (tmp_path / "own.toml").write_text(RIGHT)
-    found = Daemons(tmp_path, tmp_path / "own.toml")
+def children(tmp_path: Path) -> Iterator[Children]:
+    found = Children(tmp_path.resolve())
     yield found
     for child in found._children.values():
         if child.poll() is None:
             os.kill(child.pid, signal.SIGKILL)
             child.wait()
+
+
+@pytest.fixture
+def daemons(tmp_path: Path, children: Children) -> Daemons:
+    (tmp_path / "edge.toml").write_text(RIGHT)
+    (tmp_path / "wrong.toml").write_text("nothing = true\n")
+    (tmp_path / "own.toml").write_text(RIGHT)
+    return Daemons(tmp_path, tmp_path / "own.toml", children)
 
 
 def test_a_daemon_is_started_reloaded_and_stopped(daemons: Daemons, tmp_path: Path) -> None:
