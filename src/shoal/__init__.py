@@ -88,7 +88,7 @@ if TYPE_CHECKING:
         TransactionRolledBackError,
         TrimmedError,
     )
-    from shoal.link.events import LinkDown, LinkReconnecting, LinkRefused, LinkUp, Roamed
+    from shoal.link.events import LinkDenied, LinkDown, LinkReconnecting, LinkRefused, LinkUp, Roamed
     from shoal.link.state import LinkState, NetworkLink, NetworkNode
     from shoal.selector import CorrelationFilter, Selector
     from shoal.types import Byte, Double, Float, Int, Long, Short
@@ -120,7 +120,7 @@ _HOMES = {
     "bus.subscription": ("Subscription",),
     "bus.sync": ("Bus", "connect", "listen"),
     "bus.transactions": ("Transaction",),
-    "link.events": ("LinkDown", "LinkReconnecting", "LinkRefused", "LinkUp", "Roamed"),
+    "link.events": ("LinkDenied", "LinkDown", "LinkReconnecting", "LinkRefused", "LinkUp", "Roamed"),
     "link.state": ("LinkState", "NetworkLink", "NetworkNode"),
     "errors": (
         "BacklogError",
@@ -206,6 +206,7 @@ __all__ = [
     "JMSError",
     "JMSSecurityError",
     "LeaseError",
+    "LinkDenied",
     "LinkDown",
     "LinkError",
     "LinkFailed",

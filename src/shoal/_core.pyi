@@ -424,6 +424,25 @@ class Tls:
     ) -> None:
         """Use others for connections that are made from now on."""
 
+class Rights:
+    """What one principal may do over links: rules are name, whether it allows, actions, topics."""
+
+    def __init__(
+        self,
+        principal: str,
+        source: str,
+        rules: list[tuple[str, bool, list[str], list[str]]],
+        bytes_per_s: int | None,
+    ) -> None: ...
+    def replace(
+        self,
+        principal: str,
+        source: str,
+        rules: list[tuple[str, bool, list[str], list[str]]],
+        bytes_per_s: int | None,
+    ) -> None:
+        """Other rules count from now on; `TcpLinks.use_rules` has links look."""
+
 class TcpLinks:
     """The TCP links of a node that has such. May be shared between threads."""
 
@@ -447,8 +466,10 @@ class TcpLinks:
         """Begin to connect to an address, where this publisher was last: the connection's number."""
     def add_listener(self, connections_max: int, *, asks: bool = False) -> int:
         """A listener that a transport written in Python has: its number. `asks` as of `listen`."""
-    def admit(self, connection: int, refused: str | None = None) -> None:
-        """Let somebody in who is asked about; or not, with the reason that it hears."""
+    def admit(self, connection: int, refused: str | None = None, rights: Rights | None = None) -> None:
+        """Let somebody in who is asked about, with its rights; or not, with the reason that it hears."""
+    def use_rules(self) -> None:
+        """Rights were replaced: links use the new ones."""
     def redirect(self, connection: int, places: str) -> None:
         """Sends the other end elsewhere, to the addresses that `places` names.
 

@@ -87,7 +87,7 @@ fn a_guest_waits_until_it_is_decided_whether_it_is_let_in_and_hears_why_not() {
         talk(&mut ends, now);
         assert_eq!(news(&mut ends[0]), [TcpNews::Asks { connection: 1, publisher: 2, node: 2 }]);
         assert_eq!((news(&mut ends[1]), ends[0].hub.members().len()), (vec![], 0), "nothing is decided");
-        ends[0].links.admit(now, 1, refused);
+        ends[0].links.admit(now, 1, refused, None);
         talk(&mut ends, now);
         let told = ends.each_mut().map(news);
         match refused {
@@ -99,7 +99,7 @@ fn a_guest_waits_until_it_is_decided_whether_it_is_let_in_and_hears_why_not() {
             }
         }
         // It is decided once.
-        ends[0].links.admit(now, 1, Some("changed our mind"));
+        ends[0].links.admit(now, 1, Some("changed our mind"), None);
         assert_eq!(news(&mut ends[0]), []);
     }
 }
@@ -149,7 +149,7 @@ fn a_guest_that_nobody_decides_about_may_come_again_later() {
     let expected = |why| Some(TcpNews::Over { connection: 1, peer: None, why });
     assert_eq!(over(&mut ends[0]), expected(Over::Turned(why.into())));
     assert_eq!(over(&mut ends[1]), expected(Over::Broken(why.into())));
-    ends[0].links.admit(late, 1, None);
+    ends[0].links.admit(late, 1, None, None);
     assert_eq!(ends[0].hub.members().len(), 0);
 }
 
@@ -160,7 +160,7 @@ fn nothing_is_due_on_a_connection_that_takes_no_more_until_it_is_silent_for_too_
     ends[0].links.open(now, 1, Role::Guest, 5);
     ends[1].links.open(now, 1, Role::Dialled(None), 5);
     talk(&mut ends, now);
-    ends[0].links.admit(now, 1, None);
+    ends[0].links.admit(now, 1, None, None);
     talk(&mut ends, now);
 
     let ping = ends[0].links.poll_timeout();

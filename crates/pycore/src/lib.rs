@@ -40,7 +40,7 @@ mod _core {
     use crate::bus::tcp::is_greeting_whole;
     #[pymodule_export]
     use crate::bus::{
-        LoadPublisher, LoadSink, Message, Node, Publisher, Subscription, TcpLinks, Tls, mark_forked,
+        LoadPublisher, LoadSink, Message, Node, Publisher, Rights, Subscription, TcpLinks, Tls, mark_forked,
     };
     #[pymodule_export]
     use crate::columns::{HistoryScan, columnise, encode_record};

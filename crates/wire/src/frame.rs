@@ -50,6 +50,11 @@ pub fn write(content: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(content);
 }
 
+/// The length of the content of the frame that starts here, and how many bytes say so. `None` if there are too few.
+pub fn length_of(bytes: &[u8]) -> Result<Option<(usize, usize)>, FrameError> {
+    read_length(bytes)
+}
+
 /// Reads a length: the number, and how many bytes it took. `None` if there are too few.
 fn read_length(bytes: &[u8]) -> Result<Option<(usize, usize)>, FrameError> {
     let mut length = 0;

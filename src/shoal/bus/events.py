@@ -13,7 +13,7 @@ from threading import Lock
 from typing import Any
 
 from shoal.bus.log_limit import LogLimit
-from shoal.link.events import LinkDown, LinkEvent, LinkReconnecting, LinkRefused, LinkUp
+from shoal.link.events import LinkDenied, LinkDown, LinkEvent, LinkReconnecting, LinkRefused, LinkUp
 from shoal.messages import Line
 from shoal.messages import bus as notices
 from shoal.messages import daemon as daemon_notices
@@ -301,6 +301,10 @@ def _link_warning(event: Event) -> Line | None:
             return link_notices.LINK_RECONNECTING(link=link, delay_s=delay_s, why=why.rstrip("."))
         case LinkRefused(link, address, why):
             return link_notices.LINK_REFUSED(link=link, address=address, why=why)
+        case LinkDenied(link, address, True, why):
+            return link_notices.DENIED_HERE(link=link, address=address, why=why)
+        case LinkDenied(link, _, False, why):
+            return link_notices.DENIED_THERE(link=link, why=why)
         case _:
             return None
 

@@ -38,7 +38,8 @@ def explain(
             print(f"  the rule {other.name!r} would {other.effect} it, and does not decide")
         quota = access.quota(principal)
         if quota is not None:
-            bounds = {"connections": quota.connections, "backlog_bytes": quota.backlog_bytes}
+            names = ("connections", "bytes_per_s", "backlog_bytes")
+            bounds = {name: getattr(quota, name) for name in names}
             given = ", ".join(f"{name} {bound:,}" for name, bound in bounds.items() if bound is not None)
             print(f"  the quota {quota.name!r} counts: {given or 'no bound'}")
     if not decision.is_allowed:

@@ -37,7 +37,12 @@ from shoal.errors import ConfigError, InvalidTopicError
 #: `publish` also sends to queues, `consume` receives from them, `browse` looks at them, and `admin` declares,
 #: empties and deletes them.
 Action = Literal["publish", "subscribe", "consume", "browse", "admin"]
-ACTIONS: tuple[str, ...] = get_args(Action)
+#: Over links, `route` forwards what others publish, `store` is a store of topics, and `replicate` is a member
+#: of a group of stores.
+LinkAction = Literal["route", "store", "replicate"]
+#: What `all` stands for: no rule makes a router of a program without saying so.
+OF_PROGRAMS: tuple[str, ...] = get_args(Action)
+ACTIONS: tuple[str, ...] = (*OF_PROGRAMS, *get_args(LinkAction))
 #: The principal of a program that shows no token.
 ANONYMOUS = "anonymous"
 
@@ -84,15 +89,17 @@ class Quota(Checked):
 
     name: str
     principals: tuple[str, ...]
-    #: Connections to the store.
+    #: Connections to the store, gateway or listener.
     connections: int | None = None
+    #: Bytes that it may send in a second, over links and to a gateway; what is more waits.
+    bytes_per_s: int | None = None
     #: Bytes that may wait in each of its durable subscriptions.
     backlog_bytes: int | None = None
 
     def __post_init__(self) -> None:
         self.check_types()
         self.check("principals", bool(self.principals), "a list of names, such as ['desk-*']")
-        for bound in ("connections", "backlog_bytes"):
+        for bound in ("connections", "bytes_per_s", "backlog_bytes"):
             self.check_range(bound, 1)
 
 
@@ -222,7 +229,7 @@ def _rule(table: Mapping[str, Any], number: int, source: str) -> Rule:
     options = _options(table, Rule, where, ("principals", "actions", "topics"))
     options.setdefault("name", f"rule {number}")
     if options.get("actions") == ("all",):
-        options["actions"] = ACTIONS
+        options["actions"] = OF_PROGRAMS
     for topic in options.get("topics", ()):
         try:
             match_topics([topic], [])

@@ -184,6 +184,8 @@ class ConnectionConfig(Checked):
     #: Over TLS: the SHA-256 fingerprint of the one certificate that the other end may have, by any signer
     #: and whatever its name.
     tls_fingerprint: str | None = option(None, _LINKS | On.BESIDE)
+    #: Of listeners: a file with access rules (TOML), which bind the programs that connect there.
+    access: str | None = option(None, _LINKS | On.BESIDE)
     #: Over `locate`: how to connect to the daemon that a registry chooses, such as `tls`; any way otherwise.
     transport: str | None = option(None, On.LOCATE)
     #: Over `locate`: a file with the authority of the registries' certificates; in a URL, `ca`.
@@ -421,6 +423,7 @@ class ConnectionOptions(TypedDict, total=False):
     tls_key: str | None
     tls_name: str | None
     tls_fingerprint: str | None
+    access: str | None
     transport: str | None
     registry_ca: str | None
     registry_token_file: str | None

@@ -47,7 +47,7 @@ _KEYS = (
     "host",
 )
 #: Options that are paths.
-_PATHS = ("key_file", "tls_ca", "tls_cert", "tls_key", "token_file", "ca")
+_PATHS = ("key_file", "tls_ca", "tls_cert", "tls_key", "token_file", "ca", "access")
 #: The same of a gateway, a registry and a console, and those that are lists of texts.
 _SERVER_PATHS = ("tls_cert", "tls_key", "tokens", "access", "token_file", "audit", "data")
 _SERVER_LISTS = ("stomp", "origins", "proxies", "sites", "names", "host_keys")

@@ -260,6 +260,7 @@ def _single(state: LinkState) -> dict[str, Any]:
         "bytes_received": state.bytes_received,
         "messages_sent": state.messages_sent,
         "messages_received": state.messages_received,
+        "denied": state.denied,
         "resting": state.resting,
         "unsent_bytes": state.unsent_bytes,
         "unacknowledged_bytes": state.unacknowledged_bytes,

@@ -323,6 +323,8 @@ class Connection(asyncio.Protocol):
 
     async def _send(self, client: DeskClient, command: commands.Send) -> Outcome | None:
         headers = command.headers
+        size = len(command.body) + sum(len(name) + len(value) for name, value in headers.items())
+        await self._gateway.desk.pace(client, size)
         options = content.options_of(headers, time.time())
         body = content.body_of(headers, command.body)
         if options is None:

@@ -31,6 +31,7 @@ from shoal.errors import (
     ResourceAllocationError,
     ShoalError,
 )
+from shoal.gateway.budget import Budget
 from shoal.gateway.commands import Subscribe
 from shoal.gateway.consumers import BrowseSource, Consumer, Outlet, Source, StoreSource, TopicSource
 from shoal.gateway.destinations import Destination, check_reading, check_sending, parse
@@ -66,6 +67,7 @@ class Desk:
         self.bus = bus
         self._principals, self._access = principals, access
         self._clients: set[DeskClient] = set()
+        self._budget = Budget()
         self._numbers = itertools.count(1)
         #: Clients by their client ids, with what shows the domain that an id is taken.
         self._by_client_id: dict[str, tuple[DeskClient, Subscription]] = {}
@@ -123,6 +125,13 @@ class Desk:
                 f"{name!r} has {count} connections, as many as the quota {quota.name!r} of "
                 f"{self._access.access.source} allows."
             )
+
+    async def pace(self, client: "DeskClient", size: int) -> None:
+        """Wait as long as the quota of a client has it wait for so many bytes that it sends."""
+        quota = None if self._access is None else self._access.access.quota(client.name)
+        if quota is not None and quota.bytes_per_s is not None:
+            now = asyncio.get_running_loop().time()
+            await asyncio.sleep(self._budget.charge(now, client.name, size, quota.bytes_per_s))
 
     def refresh(self) -> list[str]:
         """Read the token file and the rules again if they changed: what is wrong with them, a text each.

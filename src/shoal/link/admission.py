@@ -136,8 +136,8 @@ def _ip(address: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
 class Doorkeeper:
     """Asks about guests, one after the other, on a thread of its own: a decision may take a moment."""
 
-    def __init__(self, decided: Callable[[int, Verdict | None], object]) -> None:
-        """`decided` is called with why a connection is refused, or `None`; it must keep nothing alive."""
+    def __init__(self, decided: Callable[[int, Guest, Verdict | None], object]) -> None:
+        """`decided` is called with why a guest is refused, or `None`; it must keep nothing alive."""
         self._waiting: queue.Queue[tuple[float, int, Decide, Guest] | None] = queue.Queue(WAITING_MAX)
         self._decided = decided
         self._stopped = False
@@ -164,4 +164,4 @@ class Doorkeeper:
         while (waiting := self._waiting.get()) is not None and not self._stopped:
             came_s, connection, admit, guest = waiting
             if time.monotonic() < came_s + PATIENCE_S:
-                self._decided(connection, refusal(admit, guest))
+                self._decided(connection, guest, refusal(admit, guest))

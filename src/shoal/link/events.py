@@ -77,4 +77,18 @@ class LinkRefused:
     why: str
 
 
-LinkEvent = LinkUp | LinkDown | LinkReconnecting | Roamed | LinkRefused
+@dataclass(frozen=True, slots=True)
+class LinkDenied:
+    """Access rules deny a message or a subscription. Told once for each reason, at both ends of the link."""
+
+    #: The address that the link was made for.
+    link: str
+    #: The address of the other end.
+    address: str
+    #: Rules of this end deny it to the other end; otherwise those of the other end to this program.
+    ours: bool
+    #: Which principal may not do what, and by which rule.
+    why: str
+
+
+LinkEvent = LinkUp | LinkDown | LinkReconnecting | Roamed | LinkRefused | LinkDenied

@@ -24,7 +24,7 @@ from shoal.link.backoff import Backoff
 from shoal.link.certificates import replace_tls, tls_of
 from shoal.link.congestion import ask_for
 from shoal.link.dialler import Dialler
-from shoal.link.events import LinkDown, LinkEvent, LinkReconnecting, LinkRefused, LinkUp
+from shoal.link.events import LinkDenied, LinkDown, LinkEvent, LinkReconnecting, LinkRefused, LinkUp
 from shoal.link.listeners import Listeners
 from shoal.link.meeting import Meeting
 from shoal.link.pump import Pump
@@ -344,6 +344,7 @@ class Keeper:
         due = [at for dialler in diallers if (at := dialler.due_at(up)) is not None]
         due += [dialler.greet_by for dialler in diallers if dialler.is_greeting]
         due += [dialler.roaming.due_at(now) for dialler in diallers if dialler.roaming is not None]
+        due.append(self._listeners.look_at)
         return min(max(min(due, default=now + _SLEEP_MAX_S) - now, 0.0), _SLEEP_MAX_S)
 
     def unreached(self) -> list[str]:
@@ -405,6 +406,7 @@ class Keeper:
                 dialler.greet_by = math.inf
         if self._meeting is not None:
             self._meeting.turn()
+        self._listeners.look_at_rules(now)
         for full in self._listeners.take_full(now):
             self._say(full)
         for dialler in self._copy():
@@ -539,6 +541,10 @@ class Keeper:
             return
         if kind == "redirected":
             self._on_redirect(now, number, news["why"])
+            return
+        if kind in ("denied", "denied there"):
+            url, address = self._up.get(number, ("", news["address"]))
+            self._say(LinkDenied(url, address, kind == "denied", news["why"]))
             return
         dialler = next((one for one in self._copy() if one.connection == number), None)
         listener = self._listeners.get(news["listener"])

@@ -14,8 +14,9 @@ from shoal import _core
 from shoal.config import ConnectionConfig
 from shoal.config.target import Target
 from shoal.descriptors import KEPT_FREE, limit, room_left
-from shoal.errors import ClosedError, ConfigError, LinkError
+from shoal.errors import ClosedError, ConfigError, LinkError, LinkRefusedError
 from shoal.link import forks
+from shoal.link.access import LOOK_S, LinkAccess
 from shoal.link.address import resolve
 from shoal.link.admission import WAITING_MAX, Decide, Doorkeeper, Guest, Verdict, check_admit
 from shoal.link.certificates import check_listening
@@ -78,6 +79,10 @@ class Listeners:
         self._open: dict[int, Listener] = {}
         self._told: dict[int, Told] = {}
         self._doorkeeper: Doorkeeper | None = None
+        #: What programs that connect may do; none without rules.
+        self._access: LinkAccess | None = None
+        self._look_at = 0.0
+        self._wrong: str | None = None
         #: Connections that end without anybody being told; no more than wait to be decided about.
         self._quiet: collections.deque[int] = collections.deque(maxlen=WAITING_MAX)
 
@@ -102,6 +107,8 @@ class Listeners:
         """
         if admit is not None:
             check_admit(admit)
+        if self._config.access is not None and self._access is None:
+            self._access = LinkAccess(self._config.access)
         try:
             wanted = Listener(0, "", target.url, admit=admit, cost=cost, spare=spare)
             return self._add(target, wanted, tls, made)
@@ -119,7 +126,7 @@ class Listeners:
         door = made.listen(target) if made else None
         # Whoever asks about a guest finds its listener.
         with self._lock:
-            asks = wanted.admit is not None
+            asks = wanted.admit is not None or self._access is not None
             if asks and self._doorkeeper is None:
                 self._doorkeeper = Doorkeeper(functools.partial(_decided, weakref.ref(self)))
             if door is not None:
@@ -166,7 +173,7 @@ class Listeners:
         """Have it decided whether somebody is let in who said hello."""
         number = news["connection"]
         listener = self.get(news["listener"])
-        if listener is None or listener.admit is None or self._doorkeeper is None:
+        if listener is None or self._doorkeeper is None:
             # It was closed meanwhile.
             self._links.end(number, "it closes", False)
             return
@@ -177,22 +184,52 @@ class Listeners:
             node=news["node"],
             publisher=news["publisher"],
         )
-        if not self._doorkeeper.ask(number, listener.admit, guest):
+        if not self._doorkeeper.ask(number, listener.admit or _admits, guest):
             self._links.end(number, "too many wait to be let in", False)
 
-    def decide(self, number: int, verdict: Verdict | None) -> None:
-        """Let somebody in who was asked about, or say why not."""
+    def decide(self, number: int, guest: Guest, verdict: Verdict | None) -> None:
+        """Let somebody in who was asked about, with its rights, or say why not."""
+        rights = None
+        if verdict is None and self._access is not None:
+            try:
+                rights = self._access.admit(guest.identity, self._connected())
+            except LinkRefusedError as error:
+                verdict = Verdict(str(error))
         if verdict is not None and verdict.is_quiet:
             self._quiet.append(number)
         with contextlib.suppress(ClosedError):
             if verdict is None:
-                self._links.admit(number)
+                self._links.admit(number, rights=rights)
             elif verdict.kind == "elsewhere":
                 self._links.redirect(number, verdict.why)
             elif verdict.kind == "busy":
                 self._links.end(number, verdict.why, False)
             else:
                 self._links.admit(number, verdict.why)
+
+    def _connected(self) -> list[str]:
+        """The names of programs that are connected to a listener."""
+        with contextlib.suppress(ClosedError):
+            return [each["identity"] for each in self._links.states() if each["listener"]]
+        return []
+
+    def look_at_rules(self, now: float) -> None:
+        """Use access rules that changed, if it is time to look."""
+        if self._access is None or now < self.look_at:
+            return
+        self._look_at = now + LOOK_S
+        has_changed, why = self._access.refresh()
+        if has_changed:
+            with contextlib.suppress(ClosedError):
+                self._links.use_rules()
+        if why is not None and why != self._wrong:
+            notices.LINK_RULES_UNREADABLE(why=why).log(log)
+        self._wrong = why
+
+    @property
+    def look_at(self) -> float:
+        """When to look at access rules."""
+        return math.inf if self._access is None else self._look_at
 
     def is_quiet(self, number: int) -> bool:
         """Whether nobody is told that a connection was turned away. Asked once."""
@@ -274,6 +311,10 @@ class Listeners:
         return found
 
 
-def _decided(own: "weakref.ref[Listeners]", number: int, verdict: Verdict | None) -> None:
+def _admits(_guest: Guest) -> bool:
+    return True
+
+
+def _decided(own: "weakref.ref[Listeners]", number: int, guest: Guest, verdict: Verdict | None) -> None:
     if (listeners := own()) is not None:
-        listeners.decide(number, verdict)
+        listeners.decide(number, guest, verdict)

@@ -60,6 +60,8 @@ class LinkState:
     turned_away: int = 0
     #: Of a listener: how many it refused, because of what they said, or did not say in time.
     refused: int = 0
+    #: Messages and subscriptions of the other end that access rules of this end denied.
+    denied: int = 0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

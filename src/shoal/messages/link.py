@@ -55,4 +55,15 @@ LINK_DOWN = warning(
     "and window_bytes.",
 )
 LINK_RECONNECTING = warning(2023, "Not connected to {link}: {why}. Trying again in {delay_s:.2g} s.")
+DENIED_HERE = warning(
+    2025,
+    "Denied to {address} at {link}: {why}.",
+    "If it should be allowed, add a rule (shoal access explain shows the rules).",
+)
+DENIED_THERE = warning(
+    2026,
+    "The other end of {link} denies this program something: {why}.",
+    "Ask its operator for a rule.",
+)
+LINK_RULES_UNREADABLE = error(2027, "{why}. Listeners go on with the access rules that they read before.")
 LINK_REFUSED = warning(2024, "Refused a connection from {address} to {link}: {why}.")

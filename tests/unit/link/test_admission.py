@@ -122,7 +122,7 @@ def test_only_so_many_wait_to_be_decided_about() -> None:
     began, go_on, over = (threading.Event() for _ in range(3))
     decided: list[tuple[int, str | None]] = []
 
-    def note(number: int, why: str | None) -> None:
+    def note(number: int, guest: Guest, why: str | None) -> None:
         decided.append((number, why))
         over.set()
 

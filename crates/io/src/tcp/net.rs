@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use shoal_node::Hub;
 use shoal_node::hub::{LinkBell, LinkId, Ring, Wake as _};
-use shoal_node::tcp::{ConnectionId, LinkState, Role, TcpConfig, TcpLinks, TcpNews};
+use shoal_node::tcp::{ConnectionId, LinkState, Rights, Role, TcpConfig, TcpLinks, TcpNews};
 use shoal_norm::{NodeId, Time};
 
 use super::readiness::{Readiness, Waker};
@@ -228,10 +228,16 @@ impl TcpNet {
         self.shared.engine().sockets.add_listener(None, door, None)
     }
 
-    /// Lets somebody in who is asked about, or not: why.
-    pub fn admit(&self, id: ConnectionId, refused: Option<&str>) {
+    /// Lets somebody in who is asked about, with rights where rules count, or not: why.
+    pub fn admit(&self, id: ConnectionId, refused: Option<&str>, rights: Option<Arc<Rights>>) {
         let now = self.shared.clock.now();
-        self.shared.engine().links.admit(now, id, refused);
+        self.shared.engine().links.admit(now, id, refused, rights);
+        self.shared.waker.wake();
+    }
+
+    /// Rights were replaced: sessions use the new ones.
+    pub fn use_rules(&self) {
+        self.shared.engine().links.use_rules();
         self.shared.waker.wake();
     }
 

@@ -19,6 +19,8 @@ pub(super) mod kind {
     pub const GOODBYE: u8 = 6;
     pub const END: u8 = 7;
     pub const REDIRECT: u8 = 8;
+    /// Rules of this end deny the other something: why.
+    pub const DENIED: u8 = 9;
     /// Records that nodes say of themselves; not kept, and told anew on every connection.
     pub const CONTROL: u8 = 16;
     pub const LANE: u8 = CONTROL;

@@ -1,5 +1,6 @@
 //! One connection: how far its greetings are, what came of the block that is being read, and what is to be written.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use shoal_norm::{NodeId, Time};
@@ -8,6 +9,7 @@ use shoal_wire::limits::CONTROL_RECORD_BYTES_MAX;
 
 use super::block::{self, Reader, kind};
 use super::greeting::Identity;
+use super::rights::Rights;
 
 /// Greetings have to be over by then.
 pub(super) const HANDSHAKE: Duration = Duration::from_secs(5);
@@ -43,6 +45,8 @@ pub(super) struct Connection {
     pub dialled: bool,
     /// The owner decides whether whoever is there is let in.
     pub is_guest: bool,
+    /// What whoever is there may do, if rules count here.
+    pub rights: Option<Arc<Rights>>,
     /// What it said, while that is decided, and whether it insists.
     pub hello: Option<Box<(Identity, bool)>>,
     /// The session it is about.
@@ -89,6 +93,7 @@ impl Connection {
             stage: if dialled { Stage::Hailing } else { Stage::Listening },
             dialled,
             is_guest: false,
+            rights: None,
             hello: None,
             session,
             publisher: None,

@@ -209,17 +209,25 @@ impl Inflow {
         true
     }
 
-    /// What waited longest.
-    pub fn first_held(&self) -> Option<&[u8]> {
-        self.held.front().map(Vec::as_slice)
+    /// What waited longest, to be given to the hub. It counts as held until [`Inflow::note_held_taken`].
+    pub fn take_first_held(&mut self) -> Option<Vec<u8>> {
+        self.held.pop_front()
     }
 
-    /// The hub took what waited longest.
-    pub fn drop_first_held(&mut self, now: Time, delay: std::time::Duration) {
-        if let Some(chunk) = self.held.pop_front() {
-            self.held_bytes -= chunk.len();
-            self.consume(now, chunk.len(), delay);
-        }
+    /// The hub has no room for it.
+    pub fn give_back_held(&mut self, bytes: Vec<u8>) {
+        self.held.push_front(bytes);
+    }
+
+    /// The hub took it.
+    pub fn note_held_taken(&mut self, now: Time, bytes: usize, delay: std::time::Duration) {
+        self.held_bytes -= bytes;
+        self.consume(now, bytes, delay);
+    }
+
+    /// Whether nothing came yet.
+    pub fn is_fresh(&self) -> bool {
+        self.consumed == 0 && self.held_bytes == 0
     }
 
     /// The hub took so many bytes. Says so soon, or at once if the other side may wait for it.
@@ -301,7 +309,11 @@ mod tests {
         assert!(inflow.hold(&[1; 50]));
         assert!(inflow.admits(30) && !inflow.admits(31));
         assert_eq!(inflow.position(), Position { received: 50, limit: 80 });
-        inflow.drop_first_held(now, DELAY);
+        let held = inflow.take_first_held().unwrap();
+        inflow.give_back_held(held);
+        assert!(!inflow.is_drained());
+        let held = inflow.take_first_held().unwrap();
+        inflow.note_held_taken(now, held.len(), DELAY);
         assert_eq!((inflow.tell_at, inflow.is_drained()), (now, true));
         assert_eq!(inflow.tell(), (50, 130));
         inflow.consume(now, 1, DELAY);

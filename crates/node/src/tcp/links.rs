@@ -12,7 +12,7 @@ use shoal_norm::{NodeId, Time};
 use shoal_wire::Goodbye;
 
 use super::agenda::{Agenda, Party};
-use super::block::{Found, kind};
+use super::block::{self, Found, kind};
 use super::connection::{Connection, HANDSHAKE, Stage};
 use super::greeting::{Code, Greeting, Misread, read_positions};
 use super::news::{ConnectionId, LinkState, Over, Role, TcpConfig, TcpNews};
@@ -21,6 +21,8 @@ use crate::hub::{Departure, Hub, LinkBell, LinkId};
 
 /// What is kept of what all peers want together; beyond it everything is sent to whoever wants more.
 const ALL_INTEREST_BYTES_MAX: usize = 256 << 20;
+/// Denials of one connection that wait to be told; more are dropped.
+const DENIALS_MAX: usize = 64;
 /// Connections whose greetings are not over, at the most; the oldest gives way.
 const STRANGERS_MAX: usize = 64;
 
@@ -131,6 +133,7 @@ impl TcpLinks {
                 traffic: session.traffic(),
                 send_rate: session.sent.rate(now),
                 receive_rate: session.received.rate(now),
+                denied: session.denied(),
                 waiting: session.waiting() as u64,
                 lacking: session.lacking(),
             })
@@ -266,7 +269,33 @@ impl TcpLinks {
         if let Some(session) = self.session_on(id, &connection) {
             session.port.hand_over(now);
         }
+        self.tell_denials(id, &mut connection);
         self.put_back(id, connection);
+    }
+
+    /// Rights were replaced: sessions use the new ones.
+    pub fn use_rules(&mut self) {
+        let ids: Vec<ConnectionId> = self.connections.keys().copied().collect();
+        for id in ids {
+            let Some(mut connection) = self.connections.remove(&id) else { continue };
+            if let Some(session) = self.session_on(id, &connection) {
+                session.use_rules();
+            }
+            self.tell_denials(id, &mut connection);
+            self.put_back(id, connection);
+        }
+    }
+
+    /// Tells both ends what rules denied.
+    fn tell_denials(&mut self, id: ConnectionId, connection: &mut Connection) {
+        if connection.rights.is_none() {
+            return;
+        }
+        let denials = self.session_on(id, connection).map_or_else(Vec::new, Session::take_denials);
+        for why in denials {
+            block::write(kind::DENIED, why.as_bytes(), connection.out());
+            self.news.push_back(TcpNews::Denied { connection: id, ours: true, why });
+        }
     }
 
     /// Bytes cannot be read. Another version is told so; it reads that much.
@@ -415,9 +444,19 @@ impl TcpLinks {
                 let places = words(content);
                 self.news.push_back(TcpNews::Redirected { connection: id, places });
             }
+            kind::DENIED if self.denials(id) < DENIALS_MAX => {
+                let why = words(content);
+                self.news.push_back(TcpNews::Denied { connection: id, ours: false, why });
+            }
             _ => {}
         }
         Ok(())
+    }
+
+    /// What the other end of a connection denied, and nobody took note of yet.
+    fn denials(&self, id: ConnectionId) -> usize {
+        let of = |news: &&TcpNews| matches!(news, TcpNews::Denied { connection, .. } if *connection == id);
+        self.news.iter().filter(of).count()
     }
 
     fn has_redirect(&self, id: ConnectionId) -> bool {

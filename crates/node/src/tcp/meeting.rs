@@ -1,5 +1,7 @@
 //! Greetings: whether a connection is welcome, and which session it carries.
 
+use std::sync::Arc;
+
 use shoal_norm::{NodeId, Time};
 
 use super::block::{self, kind};
@@ -7,6 +9,7 @@ use super::connection::{Connection, Stage};
 use super::greeting::{Code, Greeting, Identity, Position, write_positions};
 use super::links::{Line, Peer, TcpLinks};
 use super::news::{ConnectionId, Over, TcpNews};
+use super::rights::Rights;
 use crate::hub::Departure;
 
 /// Why somebody has to come again later.
@@ -99,14 +102,17 @@ impl TcpLinks {
         self.welcome(now, id, connection, &hello, insists);
     }
 
-    /// The owner decided about somebody who said hello: it is let in, or not, and hears why.
-    pub fn admit(&mut self, now: Time, id: ConnectionId, refused: Option<&str>) {
+    /// The owner decided about somebody who said hello: it is let in, with rights where rules count, or not, and hears why.
+    pub fn admit(&mut self, now: Time, id: ConnectionId, refused: Option<&str>, rights: Option<Arc<Rights>>) {
         let Some(mut connection) = self.connections.remove(&id) else { return };
         if connection.stage == Stage::Asked
             && let Some(asked) = connection.hello.take()
         {
             match refused {
-                None => self.welcome(now, id, &mut connection, &asked.0, asked.1),
+                None => {
+                    connection.rights = rights;
+                    self.welcome(now, id, &mut connection, &asked.0, asked.1);
+                }
                 Some(why) => self.refuse(now, id, &mut connection, Code::Never, why.to_owned()),
             }
         }
@@ -292,6 +298,11 @@ impl TcpLinks {
         }
         let peer = self.peers.get_mut(&publisher)?;
         let session = peer.session.as_mut()?;
+        if connection.rights.clone().is_some_and(|rights| !session.set_rights(rights)) {
+            self.give_up(now, publisher);
+            self.break_off(now, id, connection, "its session began where no access rules count");
+            return None;
+        }
         let positions = session.positions();
         if !session.rewind(theirs) {
             self.give_up(now, publisher);

@@ -105,6 +105,15 @@ pub enum TcpNews {
         /// The addresses, as the other end wrote them.
         places: String,
     },
+    /// Rules deny the program at one end something. Told once for each reason.
+    Denied {
+        /// Which.
+        connection: ConnectionId,
+        /// Rules of this end deny it to the other; otherwise those of the other end to us.
+        ours: bool,
+        /// What, to whom, by which rule.
+        why: String,
+    },
     /// It is over.
     Over {
         /// Which.
@@ -123,6 +132,7 @@ impl TcpNews {
             TcpNews::Asks { connection, .. }
             | TcpNews::Up { connection, .. }
             | TcpNews::Redirected { connection, .. }
+            | TcpNews::Denied { connection, .. }
             | TcpNews::Over { connection, .. } => *connection,
         }
     }
@@ -153,4 +163,6 @@ pub struct LinkState {
     pub waiting: u64,
     /// Bytes that were taken to be sent, and the peer has not acknowledged.
     pub lacking: u64,
+    /// Messages and subscriptions of the peer that rules denied.
+    pub denied: u64,
 }

@@ -178,6 +178,9 @@ fn announce(announcer: Announcer, session: &mut Session, connection: &mut Connec
 
 /// Says how far we are with each lane of which that is due by then.
 fn write_acks(session: &mut Session, by: Time, connection: &mut Connection) {
+    if by < session.paid_at() {
+        return;
+    }
     let is_due = |inflow: &Inflow| inflow.tell_at <= by && inflow.tell_at < Time::NEVER;
     for (at, inflow) in session.into.iter_mut().enumerate().filter(|(_, inflow)| is_due(inflow)) {
         let (consumed, limit) = inflow.tell();

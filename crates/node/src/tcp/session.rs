@@ -1,13 +1,16 @@
 //! What two nodes have with each other, whichever connection carries it: a port of the hub, and a lane's flow in each direction.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use shoal_norm::{Chunk, NodeId, Time};
 use shoal_wire::{Announce, Goodbye, Process, RecordKind, Roles};
 
 use super::flow::{Inflow, Outflow};
+use super::gate::Gate;
 use super::greeting::Position;
 use super::meter::Meter;
+use super::rights::Rights;
 use crate::hub::{Departure, Fed, HubEvent, Lost, Port, Source, SourceNews, Told, Traffic};
 use crate::interest::{AnnouncedInterest, Applied, InterestBounds};
 use crate::norm::Lane;
@@ -42,6 +45,8 @@ pub(super) struct Session {
     pub out: Vec<Outflow>,
     pub into: Vec<Inflow>,
     announced: AnnouncedInterest,
+    /// What the other side may do, if its connection came where rules count.
+    gate: Option<Gate>,
     pub sent: Meter,
     pub received: Meter,
     pub round_trip: Option<Duration>,
@@ -90,6 +95,7 @@ impl Session {
             publisher,
             node,
             announced: AnnouncedInterest::new(InterestBounds { bytes_max: INTEREST_BYTES_MAX }),
+            gate: None,
             sent: Meter::default(),
             received: Meter::default(),
             round_trip: None,
@@ -140,7 +146,23 @@ impl Session {
 
     /// When to say how far we are.
     pub fn tell_at(&self) -> Time {
-        self.into.iter().map(|inflow| inflow.tell_at).min().unwrap_or(Time::NEVER)
+        let due = self.into.iter().map(|inflow| inflow.tell_at).min().unwrap_or(Time::NEVER);
+        due.max(self.paid_at())
+    }
+
+    /// Nothing is acknowledged before then: the other side sent more than its quota allows.
+    pub fn paid_at(&self) -> Time {
+        self.gate.as_ref().map_or(Time::ZERO, |gate| gate.paid_at)
+    }
+
+    /// Messages and subscriptions of the other side that rules denied.
+    pub fn denied(&self) -> u64 {
+        self.gate.as_ref().map_or(0, |gate| gate.denied)
+    }
+
+    /// Why something was denied since the last call.
+    pub fn take_denials(&mut self) -> Vec<String> {
+        self.gate.as_mut().map_or_else(Vec::new, |gate| std::mem::take(&mut gate.news))
     }
 
     /// When the port has something to do though nothing comes.
@@ -179,6 +201,52 @@ impl Session {
         self.out.iter_mut().for_each(|out| out.set_window(bytes));
     }
 
+    // --- what the other side may do ---
+
+    /// The connection that carries it now came where these rights count. False if it is too late to look at what comes.
+    pub fn set_rights(&mut self, rights: Arc<Rights>) -> bool {
+        match &mut self.gate {
+            Some(gate) => gate.set_rights(rights),
+            None if !self.into.iter().all(Inflow::is_fresh) => return false,
+            None => {
+                self.gate = Some(Gate::new(rights, self.publisher, self.into.len()));
+                // Nothing is sent to it before it said what it wants, and may have that.
+                self.port.set_open(false);
+            }
+        }
+        self.use_rules();
+        true
+    }
+
+    /// Uses rules that were replaced.
+    pub fn use_rules(&mut self) {
+        if let Some(gate) = &mut self.gate
+            && !gate.is_current()
+        {
+            let (added, removed) = gate.regrant(&self.announced);
+            self.port.change_interest(self.node, &added, &removed);
+        }
+    }
+
+    /// Gives the hub what may pass of the bytes of a lane.
+    fn feed(&mut self, now: Time, at: usize, bytes: &[u8]) -> Result<Fed, Untaken> {
+        let Session { gate, told, port, into, .. } = self;
+        let (source, hear) = (into[at].source, |news| told.push(news));
+        let Some(gate) = gate else {
+            return Ok(port.feed(now, source, Chunk { bytes, fresh: false }, hear));
+        };
+        let passed = gate.sift(at, bytes).map_err(Untaken::Wrong)?;
+        if passed.bytes.is_empty() {
+            gate.passed(now, at, passed, bytes.len());
+            return Ok(Fed::All);
+        }
+        let fed = port.feed(now, source, Chunk { bytes: &passed.bytes, fresh: false }, hear);
+        if matches!(fed, Fed::All) {
+            gate.passed(now, at, passed, bytes.len());
+        }
+        Ok(fed)
+    }
+
     // --- what came ---
 
     /// The next bytes of a lane.
@@ -189,7 +257,9 @@ impl Session {
         bytes: &[u8],
         may_hold: bool,
     ) -> Result<(), Untaken> {
-        let Some(inflow) = lane.checked_sub(1).and_then(|at| self.into.get_mut(at)) else {
+        self.use_rules();
+        let at = lane.wrapping_sub(1);
+        let Some(inflow) = self.into.get_mut(at) else {
             return Err(Untaken::Wrong(format!("there is no lane {lane}")));
         };
         if !inflow.admits(bytes.len()) {
@@ -203,11 +273,9 @@ impl Session {
         if !inflow.is_drained() {
             return hold(inflow);
         }
-        let (source, told) = (inflow.source, &mut self.told);
-        let fed = self.port.feed(now, source, Chunk { bytes, fresh: false }, |news| told.push(news));
-        match fed {
-            Fed::All => inflow.consume(now, bytes.len(), ACK_DELAY),
-            Fed::Held => hold(inflow)?,
+        match self.feed(now, at, bytes)? {
+            Fed::All => self.into[at].consume(now, bytes.len(), ACK_DELAY),
+            Fed::Held => hold(&mut self.into[at])?,
             Fed::Broken => return Err(Untaken::Wrong("what it sent cannot be read".to_owned())),
         }
         self.after_feeding(now);
@@ -245,14 +313,16 @@ impl Session {
         }
         self.after_feeding(now);
         for at in 0..self.into.len() {
-            loop {
-                let Session { into, told, port, .. } = self;
-                let Some(bytes) = into[at].first_held() else { break };
-                let chunk = Chunk { bytes, fresh: false };
-                match port.feed(now, into[at].source, chunk, |news| told.push(news)) {
-                    Fed::All => into[at].drop_first_held(now, ACK_DELAY),
-                    Fed::Held => break,
-                    Fed::Broken => return Err("what it sent cannot be read".to_owned()),
+            while let Some(bytes) = self.into[at].take_first_held() {
+                match self.feed(now, at, &bytes) {
+                    Ok(Fed::All) => self.into[at].note_held_taken(now, bytes.len(), ACK_DELAY),
+                    Ok(Fed::Held) => {
+                        self.into[at].give_back_held(bytes);
+                        break;
+                    }
+                    Ok(Fed::Broken) => return Err("what it sent cannot be read".to_owned()),
+                    Err(Untaken::Wrong(why)) => return Err(why),
+                    Err(Untaken::NoMemory | Untaken::Crowded) => {}
                 }
                 self.after_feeding(now);
             }
@@ -293,14 +363,17 @@ impl Session {
 
     /// A record that the other side says of itself; of what it wants, so many bytes may be kept.
     pub fn handle_record(&mut self, record: &[u8], room: usize) -> Result<(), String> {
-        if self.port.handle_routing(record).map_err(|error| error.to_string())?
+        self.use_rules();
+        if self.gate.as_ref().is_some_and(|gate| !gate.passes(record))
+            || self.port.handle_routing(record).map_err(|error| error.to_string())?
             || RecordKind::of(record) != Ok(RecordKind::Announce)
         {
             return Ok(());
         }
         let announce = Announce::read(record).map_err(|error| error.to_string())?;
         if announce.part == 0 && announce.header.version > self.announced.version() {
-            let is_router = Roles::of(&announce.facts).contains(Roles::ROUTER);
+            let may_route = self.gate.as_ref().is_none_or(Gate::routes);
+            let is_router = may_route && Roles::of(&announce.facts).contains(Roles::ROUTER);
             self.port.set_neighbours(announce.header.domain, [(self.publisher, self.node, is_router)]);
             self.port.set_leaf(!is_router);
             self.process = Process::of(&announce.facts);
@@ -308,8 +381,15 @@ impl Session {
         self.announced.set_bytes_max(room.min(INTEREST_BYTES_MAX));
         match self.announced.apply(&announce) {
             Applied::Changed { added, removed } => {
+                let (added, removed) = match &mut self.gate {
+                    Some(gate) => gate.grant(added, removed),
+                    None => (added, removed),
+                };
                 self.port.change_interest(self.node, &added, &removed);
                 self.port.set_open(false);
+            }
+            Applied::TooMuch if self.gate.is_some() => {
+                return Err("it subscribes to more than is kept of one node".to_owned());
             }
             Applied::TooMuch => {
                 let why = "it subscribes to more than is kept of one node: everything is sent to it";

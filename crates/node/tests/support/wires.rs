@@ -253,7 +253,7 @@ impl World {
             while let Some(news) = self.nodes[node].links.poll_news() {
                 if let TcpNews::Asks { connection, .. } = news {
                     // As its owner does who wants everybody.
-                    self.nodes[node].links.admit(self.now, connection, None);
+                    self.nodes[node].links.admit(self.now, connection, None, None);
                 }
                 let later = self.now + Duration::from_millis(self.rng.u64(1..50));
                 let Some(dialler) = self
@@ -264,7 +264,7 @@ impl World {
                     continue;
                 };
                 match news {
-                    TcpNews::Asks { .. } | TcpNews::Redirected { .. } => {}
+                    TcpNews::Asks { .. } | TcpNews::Redirected { .. } | TcpNews::Denied { .. } => {}
                     TcpNews::Up { publisher, .. } => {
                         dialler.last = Some(publisher);
                         self.ups += 1;

@@ -14,6 +14,7 @@ use shoal_node::tcp::{Over, TcpNews};
 
 use super::exit::detached;
 use super::node::{Inner, Node};
+use super::rights::Rights;
 use crate::bell::Bell;
 use crate::convert::duration;
 use crate::errors;
@@ -161,10 +162,23 @@ impl TcpLinks {
         self.with(py, |tcp| tcp.add_listener(Door { connections_max, asks }))
     }
 
-    /// Lets somebody in who was told as news of kind `asks`; or not, with the reason that it hears.
-    #[pyo3(signature = (connection, refused = None))]
-    fn admit(&self, py: Python<'_>, connection: u64, refused: Option<&str>) -> PyResult<()> {
-        self.with(py, |tcp| tcp.admit(connection, refused))
+    /// Lets somebody in who was told as news of kind `asks`, with rights if rules count there; or not, with the reason that it
+    /// hears.
+    #[pyo3(signature = (connection, refused = None, rights = None))]
+    fn admit(
+        &self,
+        py: Python<'_>,
+        connection: u64,
+        refused: Option<&str>,
+        rights: Option<&Bound<'_, Rights>>,
+    ) -> PyResult<()> {
+        let rights = rights.map(|rights| rights.get().0.clone());
+        self.with(py, |tcp| tcp.admit(connection, refused, rights))
+    }
+
+    /// Rights were replaced: links use the new ones.
+    fn use_rules(&self, py: Python<'_>) -> PyResult<()> {
+        self.with(py, TcpNet::use_rules)
     }
 
     /// Sends the other end elsewhere, to the addresses that `places` names: one that was told as news of kind `asks` is refused
@@ -268,6 +282,14 @@ impl TcpLinks {
                     item.set_item("resumed", false)?;
                     item.set_item("why", places)?;
                 }
+                TcpNews::Denied { connection, ours, why } => {
+                    item.set_item("kind", if ours { "denied" } else { "denied there" })?;
+                    item.set_item("connection", connection)?;
+                    item.set_item("publisher", None::<u64>)?;
+                    item.set_item("node", 0)?;
+                    item.set_item("resumed", false)?;
+                    item.set_item("why", why)?;
+                }
                 TcpNews::Over { connection, peer, why } => {
                     let (kind, words, other) = over_words(&why);
                     item.set_item("kind", kind)?;
@@ -301,6 +323,7 @@ impl TcpLinks {
             item.set_item("receive_bytes_per_s", state.receive_rate)?;
             item.set_item("unsent_bytes", state.waiting)?;
             item.set_item("unacknowledged_bytes", state.lacking)?;
+            item.set_item("denied", state.denied)?;
             Ok(item)
         };
         states.into_iter().map(to_python).collect()
