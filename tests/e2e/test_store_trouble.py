@@ -89,7 +89,7 @@ def test_a_second_store_is_refused_by_its_directory_and_by_what_it_would_keep(tm
 
 
 def test_a_client_id_is_free_when_the_lease_of_one_that_died_is_over(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     for module in (shoal.store.machine, shoal.bus.store_session):
         monkeypatch.setattr(module, "LEASE_S", 1.0)
@@ -106,6 +106,7 @@ def test_a_client_id_is_free_when_the_lease_of_one_that_died_is_over(
                 pytest.raises(shoal.InUseError, match="the client id 'desk' is in use by 'process"),
             ):
                 bus.subscribe("news", durable="all")
+            assert "s: the client id 'desk' is in use by 'process" in caplog.text
             keeper.publish("news", 1, persistent=True)
         finally:
             holder.kill()

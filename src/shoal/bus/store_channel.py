@@ -135,6 +135,7 @@ class StoreChannel:
         self._session.bytes_max = connection.config.message_bytes_max
         self._session.on_state = self._on_state
         self._session.on_refused = self._on_refused
+        self._session.on_put_off = self._on_put_off
         self._session.on_lost = self._on_lost
         self._session.on_impostor = self._on_impostor
         self._session.on_waiting = _log_waiting
@@ -667,7 +668,12 @@ class StoreChannel:
                 self._said_none = True
                 others = "" if self._destination is None else self._finder.others(now, self._destination)
                 error = self._denied or no_store(
-                    waiting.what, waiting.look_s, self.trouble(), others, self.at
+                    waiting.what,
+                    waiting.look_s,
+                    self.trouble(),
+                    others,
+                    self.at,
+                    is_inproc=self._connection.config.scheme == "inproc",
                 )
                 waiting.done(None, error)
 
@@ -890,6 +896,10 @@ class StoreChannel:
             # There is no other store to wait for.
             self._tell_waiting(error)
         self._ear.ring()
+
+    def _on_put_off(self, error: StoreError, left_s: float) -> None:
+        if (line := self._log_limit.admit("put off", notices.ID_AWAITED(why=error, left=left_s))) is not None:
+            line.log(log)
 
     def _on_refused(self, error: StoreError) -> None:
         self._open_at = time.monotonic() + OPEN_AGAIN_S

@@ -51,7 +51,13 @@ def seconds(duration_s: float) -> str:
 
 
 def no_store(
-    what: str, waited_s: float | None = None, why: str = "", others: str = "", at: str = ""
+    what: str,
+    waited_s: float | None = None,
+    why: str = "",
+    others: str = "",
+    at: str = "",
+    *,
+    is_inproc: bool = False,
 ) -> NoStoreError:
     """No store keeps what must be kept; a caller waited for one, or not.
 
@@ -61,6 +67,7 @@ def no_store(
         why: why the store cannot be reached, where an address was tried.
         others: stores that keep other destinations.
         at: the store that the program chose itself: by its address, or its own.
+        is_inproc: the domain is one of this process.
     """
     when = "yet" if waited_s is None else f"within {seconds(waited_s)}"
     if others:
@@ -73,10 +80,16 @@ def no_store(
         return NoStoreError(f"{what} needs {at}, which has not answered {when}{reason}")
     if why:
         return NoStoreError(f"{what} needs a store, and there was no way to it {when}: {why}")
+    ways = [
+        "start one with 'shoal store --data DIRECTORY'",
+        "make this program one with connect(store=DIRECTORY)",
+        "name one with connect(store='tcp://host:port')",
+    ]
+    # A process of its own is never a member of a domain in memory.
+    advice = ", ".join(ways[1:] if is_inproc else ways)
     return NoStoreError(
-        f"{what} needs a store, and none was heard of {when}: start one with 'shoal store "
-        "--data DIRECTORY', make this program one with connect(store=DIRECTORY), name one with "
-        "connect(store='tcp://host:port'), or keep messages here meanwhile with connect(outbox=DIRECTORY)"
+        f"{what} needs a store, and none was heard of {when}: {advice}, or keep messages here meanwhile with "
+        "connect(outbox=DIRECTORY)"
     )
 
 

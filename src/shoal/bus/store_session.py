@@ -106,9 +106,12 @@ class Session:
         self.on_impostor: Callable[[StoreDeniedError], None] = lambda error: None
         #: Called when a patient chain has messages for a destination that the store does not keep.
         self.on_not_kept: Callable[[str], None] = lambda destination: None
-        #: Called when the store dropped messages of a consumer: its queue or subscription, and how many.
+        #: Called when another session has the client id, and may be dead: what the store says of it, and for
+        #: how many seconds the id is asked for again.
+        self.on_put_off: Callable[[StoreError, float], None] = lambda error, left_s: None
         #: Called when messages of a consumer are in flight at a session that is silent: what the store said.
         self.on_waiting: Callable[[str, Body], None] = lambda name, body: None
+        #: Called when the store dropped messages of a consumer: its queue or subscription, and how many.
         self.on_dropped: Callable[[str, int], None] = lambda name, messages: None
         self._began: dict[int, Done] = {}
         self._numbers = itertools.count(1)
@@ -462,7 +465,9 @@ class Session:
         if body.get("error") == "IN_USE":
             # The one that has it may have died, which is known when its lease is over.
             left_s = body.get("retry_s", LEASE_S)
-            self._refused_until = self._refused_until or now + left_s + IN_USE_AFTER_S
+            if self._refused_until is None:
+                self._refused_until = now + left_s + IN_USE_AFTER_S
+                self.on_put_off(error_of(body), left_s + IN_USE_AFTER_S)
             if now < self._refused_until:
                 self._hello, self._hello_at = 0, now + IN_USE_RETRY_S - HELLO_S
                 return

@@ -106,4 +106,5 @@ OUTBOX_NOT_PUBLISHED = warning(
     "{messages} messages of outbox {path} were not published for live subscribers: {why}. The store gets "
     "them.",
 )
+ID_AWAITED = warning(2214, "Waiting for {left:.0f} s: {why}.")
 STORE_UNPROVEN = warning(2220, "{why} It says that it is {store}.")

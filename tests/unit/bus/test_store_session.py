@@ -177,6 +177,8 @@ def test_a_greeting_is_said_again_until_it_is_answered() -> None:
 
 def test_a_client_id_that_a_dead_session_has_is_asked_for_again_until_its_lease_is_over() -> None:
     talk, answers = session(), Answers()
+    waits: list[tuple[str, float]] = []
+    talk.on_put_off = lambda error, left_s: waits.append((str(error), left_s))
     talk.request({"op": "status"}, answers)
     talk.begin(0.0)
     now, hellos = 0.0, 0
@@ -190,6 +192,7 @@ def test_a_client_id_that_a_dead_session_has_is_asked_for_again_until_its_lease_
     assert isinstance(answers[0], InUseError)
     assert now > 15, "as long as the lease may last"
     assert hellos > 20
+    assert waits == [("by another", 16.0)], "told once, at its beginning"
 
 
 def test_a_store_that_says_nothing_for_its_lease_is_gone() -> None:

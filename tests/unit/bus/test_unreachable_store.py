@@ -73,3 +73,15 @@ def test_a_store_that_refuses_the_program_is_not_waited_for() -> None:
             with pytest.raises(shoal.NoStoreError, match="refuses us"):
                 bus.publish("trades/ACME", 1, persistent=True)
     assert time.monotonic() - began < store_channel.LOOK_S
+
+
+@pytest.mark.usefixtures("soon")
+def test_a_program_whose_domain_is_in_its_memory_is_not_told_to_start_a_process() -> None:
+    with (
+        shoal.connect("inproc://memory") as bus,
+        pytest.raises(
+            shoal.NoStoreError, match=r"make this program one with connect\(store=DIRECTORY\)"
+        ) as told,
+    ):
+        bus.publish("trades/ACME", 1, persistent=True)
+    assert "shoal store --data" not in str(told.value)
