@@ -42,7 +42,7 @@ class Consumer(ConsumerBase):
                 lambda done: self._begin(begin, done), timeout_s, self._what, why=self._channel.trouble
             )
         except BaseException:
-            # Whoever does not wait any more does not want it.
+            # A task that does not wait any more does not want it.
             self._channel.close_inbox(self._inbox, lambda answer, error: None)
             raise
         with self._channel.locked():
@@ -50,7 +50,7 @@ class Consumer(ConsumerBase):
         return self
 
     def _ring(self) -> None:
-        # Nobody waits where the loop is closed.
+        # No task waits where the loop is closed.
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._arrived.set)
 
@@ -131,7 +131,7 @@ class Consumer(ConsumerBase):
         return self._next(self._asking())
 
     async def _next(self, reader: Hashable) -> Message:
-        # A loop over messages that are all here leaves other tasks their turn. Whoever is cancelled there has
+        # A loop over messages that are all here leaves other tasks their turn. A task cancelled there has
         # taken nothing.
         await asyncio.sleep(0)
         while True:
@@ -201,7 +201,7 @@ class StoredSubscription(Consumer):
         try:
             return await self._ready()
         except asyncio.CancelledError:
-            # Whoever does not wait any more does not want it.
+            # A task that does not wait any more does not want it.
             self._opening.cancel()
             raise
 

@@ -41,7 +41,7 @@ def dotted(topic: str) -> str | None:
 
 
 def check_pattern(pattern: object) -> None:
-    """Refuse what is no text, and tell whoever comes from MQTT about wildcards."""
+    """Refuse what is no text, and explain wildcards to users of MQTT."""
     if not isinstance(pattern, str):
         raise refuse("pattern", pattern, "a str such as 'prices/*'")
     if not is_text(pattern):

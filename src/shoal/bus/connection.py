@@ -79,7 +79,7 @@ log = logging.getLogger("shoal.bus")
 _UDP_HEADER_BYTES = 36
 #: Failures of one callback that are logged in `log_limit.LOG_EVERY_S`.
 _FAILURES_LOGGED_MAX = 10
-#: A store that takes nothing for so long is not waited for when a connection closes: one that is started
+#: A store that takes nothing for this time is not waited for when a connection closes: one that is started
 #: again takes longer than a member that is slow.
 STORE_STALL_S = 5.0
 #: How long the members of a group are waited for that is left.
@@ -114,7 +114,7 @@ class Connection:
         self._opening: Opening | None = None
         #: How it uses a store.
         self.client = ClientConfig()
-        #: The way to a store, once somebody needs one, in a list that others can watch.
+        #: The way to a store, once a caller needs one, in a list that others can watch.
         self.channels: list[StoreChannel] = []
         #: Its client id, once it needs a store.
         self._claim: Claim | None = None
@@ -236,12 +236,12 @@ class Connection:
         return self._keep_links()
 
     def join_group(self, url: str, cost: int | None = None) -> int:
-        """Join one more group: the link's number. A step over it costs so much."""
+        """Join one more group, at this cost of a step: the link's number."""
         given = {"domain": self.config.domain} if "domain=" not in url else {}
         return self.add_norm(resolve_url(url, given), cost)
 
     def add_norm(self, config: ConnectionConfig, cost: int | None = None) -> int:
-        """Join one more group: the link's number. A step over it costs so much."""
+        """Join one more group, at this cost of a step: the link's number."""
         self.check_open()
         if self.config.scheme in ("inproc", "udp"):
             raise ConfigError(
@@ -259,7 +259,7 @@ class Connection:
 
     def _add_group(self, number: int, config: ConnectionConfig) -> None:
         group = self._groups[number] = Group(self.node, config, number)
-        # Before whoever is there.
+        # Before the members that are there.
         self.events.add(LinkUp(group.url, 0, group.address, False))
 
     def remove_norm(self, number: int, linger_s: float = 0.0) -> None:
@@ -376,7 +376,7 @@ class Connection:
         if client.outbox is None:
             return
         try:
-            # What an earlier life left in it goes to the store, though nobody may publish in this one.
+            # What an earlier life left in it goes to the store, though no program may publish in this one.
             self.persistence()
         except BaseException:
             self._give_up()
@@ -504,7 +504,7 @@ class Connection:
     ) -> "StoreChannel":
         """The way to a store that was found, or to one in memory where that does; waits for it.
 
-        Where there are several, it is the one that keeps a `destination`.
+        Where there are several, it is the keeper of a `destination`.
         """
         owners, deadline = self.owners(), None if timeout_s is None else time.monotonic() + timeout_s
         for _ in range(CHOICES_MAX):

@@ -24,7 +24,7 @@ from shoal.errors import ClosedError, LeaseError, ShoalError, StoreError
 from shoal.signals import SIGNAL_S
 from shoal.threads import start
 
-#: About how many bytes are ahead of a reader: so many, or so many for each message of `prefetch`.
+#: About how many bytes are ahead of a reader: this number, or this for each message of `prefetch`.
 PREFETCH_BYTES, PREFETCH_BYTES_EACH = 1 << 20, 2048
 #: How long closing waits for the store.
 CLOSE_S = 2.0
@@ -41,7 +41,7 @@ class ConsumerBase(ABC):
         check_choice("ack", ack, Ack)
         if prefetch is not None:
             check_count("prefetch", prefetch, 1)
-        # Whoever has a consumer has its connection.
+        # The owner of a consumer has its connection.
         self._owner = owner
         self._receiver = Receiver(owner, self)
         self._channel, self._what, self._ack, self._prefetch = channel, what, ack, prefetch
@@ -195,7 +195,7 @@ class ConsumerBase(ABC):
             self._channel.request(self._inbox.pause(), paused, lasting=False)
 
     def _decline(self, messages: list[Message]) -> None:
-        """Give back messages that were received, and that nobody has looked at: they do not count."""
+        """Give back messages that were received, and that no program has looked at: they do not count."""
         with self._channel.locked():
             if (request := self._inbox.decline(messages)) is not None:
                 self._channel.say(request)
@@ -271,7 +271,7 @@ class Consumer(ConsumerBase):
         try:
             ask(lambda done: self._begin(begin, done), timeout_s, what, why=channel.trouble)
         except BaseException:
-            # Whoever does not wait any more does not want it.
+            # A caller that does not wait any more does not want it.
             channel.close_inbox(self._inbox, lambda answer, error: None)
             raise
         with self._changed:

@@ -66,7 +66,7 @@ class Doorbell:
         return source, arrived
 
     def forget(self, source: int) -> None:
-        """Nobody waits for a subscription any more. May be called on any thread."""
+        """No task waits for a subscription any more. May be called on any thread."""
         self._arrived.pop(source, None)
 
     def answer(self) -> None:
@@ -126,7 +126,7 @@ class Doorbell:
 
 
 async def in_own_thread(work: Callable[[], T]) -> T:
-    """Do what can only block, beside the loop. Whoever is cancelled does not wait for it, and it goes on.
+    """Do what can only block, beside the loop. A cancelled task does not wait for it, and it goes on.
 
     The loop's own threads are for its application, which may have all of them waiting for something.
     """
@@ -146,7 +146,7 @@ async def in_own_thread(work: Callable[[], T]) -> T:
 
 
 def _tell(loop: asyncio.AbstractEventLoop, done: "asyncio.Future[T]", finish: Callable[[], None]) -> None:
-    # Nobody waits where the loop is closed.
+    # No task waits where the loop is closed.
     with contextlib.suppress(RuntimeError):
         loop.call_soon_threadsafe(_finish, done, finish)
 

@@ -58,5 +58,5 @@ def channel_to(bus: Bus, client: ClientConfig, domain: str) -> StoreChannel:
 
 
 def core_of(subscription: Subscription) -> _core.Subscription:
-    """The subscription as the extension has it. Whoever takes from it is its only reader."""
+    """The subscription as the extension has it. Its taker is its only reader."""
     return subscription._core

@@ -9,11 +9,11 @@ import hashlib
 from collections.abc import Mapping
 from typing import Any, Literal
 
-#: Where those who stand say so.
+#: Where candidates say so.
 OWNER = "_store/owner"
 #: How long others may stand, too, before it is decided; how often it is said.
 STAND_S, SAY_EVERY_S = 1.0, 0.25
-#: Whoever said nothing for so long does not stand any more.
+#: A member that said nothing for this time is no candidate any more.
 SILENT_S = 1.0
 #: Members that stand at once, of which one knows; and the highest term.
 OTHERS_MAX, TERM_MAX = 10_000, 1 << 62
@@ -41,7 +41,7 @@ class Election:
             self._began, self._say_at = now, now
 
     def withdraw(self) -> None:
-        """There is an owner, or nobody needs one any more."""
+        """There is an owner, or no program needs one any more."""
         self._began = None
 
     def on_owner(self, term: int) -> None:
@@ -55,7 +55,7 @@ class Election:
             return
         if publisher != self._publisher and (publisher in self._others or len(self._others) < OTHERS_MAX):
             self._others[publisher] = now
-        # Whoever stands for a term knows of the one before.
+        # A candidate for a term knows of the one before.
         self.term = max(self.term, term - 1)
 
     def said(self) -> dict[str, int]:
@@ -63,7 +63,7 @@ class Election:
         return {"publisher": self._publisher, "term": self.term + 1}
 
     def poll(self, now: float, *, alone: bool = False) -> Literal["say", "own"] | None:
-        """What to do now: say that one stands, or be the owner; at once for whoever is `alone`."""
+        """What to do now: say that one stands, or be the owner; at once for a member that is `alone`."""
         if self._began is None:
             return None
         self._others = {who: at for who, at in self._others.items() if now - at < SILENT_S}
@@ -71,7 +71,7 @@ class Election:
             if self._publisher == max([self._publisher, *self._others], key=self._weight):
                 self._began, self.term = None, self.term + 1
                 return "own"
-            # Somebody else is to be it, or is gone by the next time.
+            # Another member is to be it, or is gone by the next time.
             self._began = now
         if now >= self._say_at:
             self._say_at = now + SAY_EVERY_S

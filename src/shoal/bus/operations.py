@@ -27,9 +27,9 @@ _CLOSE_CHECK_S = 0.01
 _MEET_S, _MEET_CHECK_S = 1.0, 0.002
 #: How long a new subscription of a store waits until its interest is known.
 HEARD_S = 1.0
-#: A member that acknowledges nothing new for so long is not waited for when a connection closes.
+#: A member that acknowledges nothing new for this time is not waited for when a connection closes.
 STALL_S = 1.0
-#: A router that does not answer may be gone: so much later than that another way is used, if there is one.
+#: A router that does not answer may be gone: this much later another path is used, if there is one.
 _REROUTED_S = 2.5
 
 
@@ -44,7 +44,7 @@ def _is_over(deadline: float | None) -> bool:
 def wait_for_subscribers(
     connection: Connection, topic: str, count: int, timeout_s: float | None
 ) -> Operation[bool]:
-    """Wait until so many nodes subscribe to a topic; false if the time was over first."""
+    """Wait until this number of nodes subscribe to a topic; false if the time was over first."""
     deadline = _deadline(timeout_s)
     while True:
         if len(connection.node.subscribers(topic)) >= count:
@@ -225,8 +225,8 @@ def deliver(connection: Connection, linger_s: float | None, stall_s: float) -> O
 def _deliver(connection: Connection, linger_s: float | None, stall_s: float) -> Operation[Undelivered]:
     """Take nothing more, and wait until every member has everything, as long as that gets on.
 
-    Ends when all is acknowledged, when nobody acknowledged anything new for `stall_s`, or after `linger_s`. A
-    router that has not answered is given longer: it may have failed, and another path be found. A router that
+    Ends when all is acknowledged, when no member acknowledged anything new for `stall_s`, or after `linger_s`.
+    A router that has not answered is given longer: it may have failed, and another path be found. A router that
     failed before it answered is named: only that router knew what it had not forwarded.
     """
     node = connection.node
@@ -234,14 +234,14 @@ def _deliver(connection: Connection, linger_s: float | None, stall_s: float) -> 
     if linger_s == 0:
         return Undelivered(*_backlog(connection))
     deadline = _deadline(linger_s)
-    # Of what was confirmed before, or never published, nobody has to say anything.
+    # Of what was confirmed before, or never published, no member has to say anything.
     confirms = node.has_unconfirmed()
     try:
         number = node.begin_flush()
     except LinkError:
         # What cannot be sent any more is not waited for.
         return Undelivered(*_backlog(connection))
-    # A member that is no router answers for itself, and nobody waits for one that failed.
+    # A member that is no router answers for itself, and no caller waits for one that failed.
     programs = set(node.members) - set(node.flush_awaited(number))
     gone: set[int] = set()
     losers: set[int] = set()
@@ -254,7 +254,7 @@ def _deliver(connection: Connection, linger_s: float | None, stall_s: float) -> 
             if silent == []:
                 return Undelivered(unconfirmed=tuple(sorted(gone)), losers=tuple(sorted(losers)))
             if silent:
-                # Whoever was silent is asked once more: slow is not dead.
+                # A silent member is asked once more: slow is not dead.
                 node.end_flush(number)
                 number = node.begin_flush()
                 if confirms:

@@ -26,7 +26,7 @@ class MessageOptions(TypedDict, total=False):
 
 
 class QueueOptions(TypedDict, total=False):
-    """What a queue is told; `Bus.queue` describes each."""
+    """The options of a queue; `Bus.queue` describes each."""
 
     expires_after_s: float | None
     backlog_max_bytes: int | None

@@ -65,7 +65,7 @@ class Outbox:
         self._chain: Chain | None = None
         #: Held while a message gets its number.
         self._adding = threading.Lock()
-        #: Numbers and topics that live subscribers were not given; whoever gives them holds the lock.
+        #: Numbers and topics that live subscribers were not given; the thread that gives them holds the lock.
         self._unlive: deque[tuple[int, str]] = deque()
         self._living = threading.Lock()
         # An offset counts from 0, a number from 1.
@@ -73,10 +73,10 @@ class Outbox:
 
     @staticmethod
     def open(path: Path, bytes_max: int, *, request_bytes: int = BYTES_TOGETHER) -> "Outbox":
-        """The outbox in a directory, or a new one; its connection sends requests of so many bytes."""
+        """The outbox in a directory, or a new one; its connection sends requests of this size."""
         log_ = Log(
             path,
-            # Nobody is called 0.
+            # No publisher is called 0.
             store_id=secrets.randbits(64) | 1,
             incarnation=os.urandom(16),
             holder=f"the outbox of process {os.getpid()} on {socket.gethostname()}",
@@ -153,7 +153,7 @@ class Outbox:
         return number <= self._live
 
     def pass_on(self, node: _core.Node, timeout_s: float | None) -> bool:
-        """Publish what is durable for live subscribers, in order, whoever added it.
+        """Publish what is durable for live subscribers, in order, of every thread that added.
 
         Returns false if they had no room for all of it in time. It stays here, and is published later.
         """
@@ -216,7 +216,7 @@ class Outbox:
             notices.OUTBOX_NOT_NOTED(path=self.path, why=error).log(log)
 
     def close(self) -> None:
-        """Note how far the store is, and let somebody else have the directory. Closing again does nothing."""
+        """Note how far the store is, and release the directory. Closing again does nothing."""
         self.give_up_live("the connection is closed")
         self._note()
         try:

@@ -144,7 +144,7 @@ class Persistence:
         claimed: bool = False,
         **headers: Any,
     ) -> Receipt:
-        """Publish a message, and wait until it is kept; with a window, until all but so many are.
+        """Publish a message, and wait until it is kept; with a window, until all but that many are.
 
         With a window a refusal comes with the next message to the same destination, or with `flush`; if it is
         `claimed`, with `wait`, which its caller calls.
@@ -228,7 +228,7 @@ class Persistence:
     def finish(self, deadline: float | None, stall_s: float) -> str:
         """Wait for the store, as long as it gets on: what it lacks then, in words; nothing if it has all.
 
-        Whoever has a deadline waits until then; others as long as the store takes something every so often.
+        A caller with a deadline waits until then; others as long as the store takes something every so often.
         """
         last, why = self.last, ""
         while (before := self.chain.stored) < last:
@@ -264,7 +264,7 @@ class Persistence:
     ) -> int:
         """Give a message its number, and publish it for live subscribers if the store's credit covers it.
 
-        If its caller waits for it next it is `claimed`: a refusal that comes before is for nobody else.
+        If its caller waits for it next it is `claimed`: no other caller gets a refusal that comes before.
         """
         connection = self._connection()
         node = None if connection is None or topic.startswith("_queue/") else connection.node
@@ -330,7 +330,7 @@ class Persistence:
         return self.chain.in_flight == 0 or self._builder.waiting_bytes >= WORTHWHILE_BYTES
 
     def raise_failure(self, destination: str | None = None) -> None:
-        """Raise why messages to a destination, or any, were refused that nobody waits for."""
+        """Raise why messages to a destination, or any, were refused that no caller waits for."""
         with self.channel.lock:
             failure = self.chain.take_failure(destination)
         if failure is not None:
@@ -341,7 +341,7 @@ class Persistence:
     ) -> None:
         """Append a message to the outbox, and call `done` with its number when it is durable and published.
 
-        If live subscribers have no room until the deadline, they get it later, and the caller is told.
+        If live subscribers have no room until the deadline, they get it later, and the caller learns so.
         """
         assert self._outbox_thread is not None
         self._outbox_thread.add(lambda: self._put_in_outbox(topic, body, headers), deadline, done)
@@ -384,7 +384,7 @@ def check_window(window: int | None) -> None:
 
 
 def deadline_of(timeout_s: float | None) -> float | None:
-    """When so many seconds are over."""
+    """When this number of seconds is over."""
     return None if timeout_s is None else time.monotonic() + timeout_s
 
 

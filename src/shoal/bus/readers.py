@@ -50,7 +50,7 @@ def threads_done(succeeded: bool) -> IsDone:
 
 
 def tasks_done(succeeded: bool) -> IsDone:
-    """Tasks that have ended well are done, and the one that closes, if it `succeeded`; others go on."""
+    """Tasks that have ended well are done, and the closing one, if it `succeeded`; others go on."""
     # Programs without an event loop do without its memory.
     import asyncio
 

@@ -46,7 +46,7 @@ class Waiting:
         self.put = put
         #: Who is known to have been asked.
         self.asked = asked
-        #: Nobody will answer, and it was told so.
+        #: No program will answer, and the caller knows.
         self.over = False
 
 
@@ -61,7 +61,7 @@ class Replies:
 
     def begin(self, node: _core.Node, topic: str, put: Callable[[Outcome], None]) -> str:
         """A request is about to be published, whose outcomes go to `put`; returns its number."""
-        # Before it is published: whoever gets it may be gone when that returns.
+        # Before it is published: its receiver may be gone when that returns.
         waiting = Waiting(topic, put, set(node.subscribers(topic)))
         with self._lock:
             number = str(next(self._numbers))
@@ -69,12 +69,12 @@ class Replies:
         return number
 
     def end(self, number: str) -> None:
-        """Nobody waits for its answers any more."""
+        """No caller waits for its answers any more."""
         with self._lock:
             self._waiting.pop(number, None)
 
     def arrived(self, message: Message) -> None:
-        """An answer came; it goes to whoever waits for it."""
+        """An answer came; it goes to the caller that waits for it."""
         waiting = self._waiting.get(str(message.correlation_id))
         if waiting is None:
             return

@@ -32,11 +32,11 @@ from shoal.errors import ShoalError, StoreError, StoreRefusedError
 
 #: Requests ahead of the store's word; what is added meanwhile goes together in the next one.
 IN_FLIGHT_MAX = 4
-#: While a request is on its way, a next one is made of at least so many bytes.
+#: While a request is on its way, a next one is made of at least these bytes.
 WORTHWHILE_BYTES = 64 << 10
-#: Bytes that are not stored yet; beyond it whoever adds waits.
+#: Bytes that are not stored yet; beyond it a caller that adds waits.
 UNSTORED_BYTES_MAX = 32 << 20
-#: Refusals that nobody asked for; of more the oldest are forgotten, and counted.
+#: Refusals that no caller asked for; of more the oldest are forgotten, and counted.
 REFUSALS_MAX = 10_000
 #: How long a patient chain waits before it tries again what was refused.
 RETRY_S = 1.0
@@ -44,7 +44,7 @@ RETRY_S = 1.0
 CUSTODY_S = 5.0
 #: Stored rows for which live subscribers have no room are published again after this.
 FULL_CHECK_S = 0.01
-#: What is refused for good, though somebody is patient.
+#: What is refused for good, though the caller is patient.
 _FINAL = frozenset({"TOO_LONG", "BAD_ROWS", "EXISTS_NOT", "BAD_REQUEST"})
 
 #: Called when a row is stored, with nothing, or with why it never will be.
@@ -112,7 +112,7 @@ class Batch:
 
 
 class Refused(NamedTuple):
-    """A row that was given up, and that nobody waited for."""
+    """A row that was given up, and that no caller waited for."""
 
     destination: str
     error: StoreError
@@ -199,7 +199,7 @@ class Chain:
         #: Number, order, whom to tell, and whether the row is the caller's own: then a refusal is for it.
         self._waiting: list[tuple[int, int, Done, bool]] = []
         self._order = itertools.count()
-        #: Rows that were given up, by number, and how many nobody was told of.
+        #: Rows that were given up, by number, and how many were not reported.
         self._refused: dict[int, Refused] = {}
         self.failures = 0
         self.claims = Claims()
@@ -246,7 +246,7 @@ class Chain:
         done(None if refused is None else refused.error)
 
     def take_failure(self, destination: str | None = None) -> StoreError | None:
-        """Why rows to a destination, or any, were given up that nobody waits for: the first, once."""
+        """Why rows to a destination, or any, were given up that no caller waits for: the first, once."""
         found = [
             number
             for number, refused in self._refused.items()
@@ -271,7 +271,7 @@ class Chain:
         self._elsewhere, self._custody_until = False, None
 
     def give_up(self, error: ShoalError) -> None:
-        """Nothing more will be stored: tell whoever waits."""
+        """Nothing more will be stored: tell the callers that wait."""
         self._flying.clear()
         self._unsent.clear()
         self._unlive.clear()
@@ -438,7 +438,7 @@ class Chain:
         return request
 
     def _is_worth_it(self) -> bool:
-        """Whether to send more while something is on its way: somebody waits for it, or it is much."""
+        """Whether to send more while something is on its way: a caller waits for it, or it is much."""
         return self._size() >= WORTHWHILE_BYTES or (bool(self._waiting) and len(self._flying) < 2)
 
     @property

@@ -69,7 +69,7 @@ LOOK_S = 5.0
 LOOK_AGAIN_S = 1.0
 #: After this a member has heard who else is there, and what they listen to: on multicast, and in one process.
 KNOWN_S = {"norm": 2.0, "inproc": 0.25}
-#: How long before its patience ends somebody is told that there is none.
+#: How long before its patience ends a caller gets the error that there is no store.
 SAY_BEFORE_S = 0.1
 #: Greetings without an answer after which another way is tried.
 GREETINGS_MAX = 3
@@ -92,7 +92,7 @@ _EVERYTHING = [">"]
 
 
 class Waiting(NamedTuple):
-    """Somebody who needs a store."""
+    """A caller that needs a store."""
 
     until: float
     look_s: float
@@ -151,7 +151,7 @@ class StoreChannel:
         self._topic = ""
         #: The store's own link was up once.
         self._was_up = False
-        #: Said to nobody yet, because the link was full.
+        #: Not yet published, because the link was full.
         self._unsaid: Body | None = None
         self._waiting: list[Waiting] = []
         #: Who has the queues in memory where there is no store; this member's own, if it is the one.
@@ -175,7 +175,7 @@ class StoreChannel:
         #: Only a store that keeps will do, from now on: one was there, or messages wait in an outbox. Then a
         #: store that is away is waited for, and nobody's memory takes what it was promised for.
         self._only_kept = kept or self._token is not None or ordinal > 0
-        #: What was asked for first: the store is the one that keeps it.
+        #: The first destination asked for: this channel's store is the one keeping it.
         self._destination: str | None = None
         #: The store that answered last does.
         self._keeps_it = True
@@ -234,12 +234,12 @@ class StoreChannel:
 
     @property
     def looks_for(self) -> str | None:
-        """What was asked for first: the store is the one that keeps it."""
+        """The first destination asked for: this channel's store is the one keeping it."""
         return self._destination
 
     @property
     def is_waited_for(self) -> bool:
-        """Whether somebody waits for a store."""
+        """Whether a caller waits for a store."""
         return bool(self._waiting)
 
     def keeps(self, destination: str) -> bool:
@@ -344,7 +344,7 @@ class StoreChannel:
             self._session.chains.append(chain)
 
     def remove_chain(self, chain: RowsEngine) -> None:
-        """Rows of a chain are stored, or nobody wants them to be."""
+        """Rows of a chain are stored, or no program wants them to be."""
         with self._lock:
             if chain in self._session.chains:
                 self._session.chains.remove(chain)
@@ -415,7 +415,7 @@ class StoreChannel:
             self._pump()
 
     def release(self, inbox: Inbox, message: _core.Message, delay_s: float | None) -> None:
-        """Give a message back. Those behind it in its group, which nobody has received, go back as well."""
+        """Give a message back. Later messages of its group that no receiver has yet go back as well."""
         offset, group = offset_of(message), message.group
 
         def paused(answer: Body | None, error: BaseException | None) -> None:
@@ -624,7 +624,7 @@ class StoreChannel:
                 self._why = f"{event.link}: {event.why}"
             elif isinstance(event, LinkUp):
                 self._why = ""
-                # The first is the one that it was opened with.
+                # The first is the one it was opened with.
                 was_up, self._was_up = self._was_up, True
                 if was_up and not event.resumed:
                     with self._lock:
@@ -680,7 +680,7 @@ class StoreChannel:
     # --- queues in memory, where there is no store ---
 
     def _is_known_without(self, now: float) -> bool:
-        """Whether nobody can be a store: all members were heard, and none listens to those who ask for one.
+        """Whether no member can be a store: all were heard, and none listens to programs that ask for one.
 
         What is behind a router is not known so well.
         """
@@ -690,13 +690,13 @@ class StoreChannel:
         return not any(is_router for _, is_router, _ in node.network())
 
     def _stand(self, now: float, best: Here | None) -> None:
-        """See to it that somebody has the queues in memory, if somebody needs them and nobody keeps them."""
+        """If a program needs queues in memory and no member keeps them, elect an owner."""
         election = self._election
         if best is not None:
             election.on_owner(best.term if best.memory else 0)
             election.withdraw()
             if self._owned is not None and best.store != self._owned_id():
-                # One that keeps, or another owner, whom everybody prefers.
+                # One that keeps, or another owner, which every member prefers.
                 self._disown()
             return
         if self._owned is not None:
@@ -768,12 +768,12 @@ class StoreChannel:
         if here is None or node is None:
             return
         with self._lock:
-            # Until then nobody says anything, whoever wants to.
+            # Until then no caller says anything.
             self._unsaid, self._topic = None, ""
             is_linked = self._bus is not None and self._bus._connection.links is not None
             self._session.begin(time.monotonic(), LINK_LEASE_S if is_linked else None)
             session = self._session.id
-        # An address that was given may be that of somebody who only leads to the store.
+        # A given address may be that of a program which only leads to the store.
         private = here.private if self._url is not None else self._bus is not None
         topic = session_topic(here.store, session, private=private)
         replies = node.open_subscription(topic, queue_bytes_max=REPLIES_BYTES)
@@ -872,7 +872,7 @@ class StoreChannel:
             except ClosedError:
                 return
             except (ShoalError, ValueError, TypeError) as error:
-                # What cannot be said harms whoever asked for it, and nobody else.
+                # What cannot be said harms its caller, and no other.
                 self._session.refuse(body, error)
             self._unsaid = None
 

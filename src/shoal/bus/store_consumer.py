@@ -29,7 +29,7 @@ from shoal.bus.readers import IsDone
 from shoal.bus.store_protocol import RUNS_MAX
 from shoal.errors import LeaseError, StoreError
 
-#: Acknowledgements that wait to be sent together, or a quarter of the prefetch up to so many; fewer if
+#: Acknowledgements that wait to be sent together, or a quarter of the prefetch up to this; fewer if
 #: nothing else is ready.
 ACKS_TOGETHER, ACKS_TOGETHER_MAX = 64, 1000
 #: What a reader finished, and what it has in hand, is said to the store this late at the most.
@@ -38,7 +38,7 @@ ACK_S = 0.05
 LOT_MAX = 256
 #: A reader that is done with its lot so soon takes a larger one.
 LOT_S = 0.001
-#: Without a `prefetch` as many messages are ready as readers take in this time, and no more than so many.
+#: Without a `prefetch` as many messages are ready as readers take in this time, and at most this many.
 PREFETCH_S, PREFETCH_MAX = 0.1, 1000
 #: Sessions that were lost before the store said that the consumer began, at the most.
 SESSIONS_MAX = 100
@@ -294,8 +294,8 @@ class Inbox:
         """The next message that is ready; a fast reader takes a lot with it, and finds the rest there."""
         size, at = self._paces.get(reader, (1, 0.0))
         is_fast = now - at < LOT_S
-        # Nobody looks at how old a message of a lot is. One that came before may be what ended its reader:
-        # the store is told of it by itself.
+        # The age of each message of a lot is not checked. One that came before may be what ended its reader:
+        # the store gets a report of that one by itself.
         has_lot = self._auto and is_fast and not self._expiries and not self._counts
         count_max = min(2 * size, LOT_MAX, max(1, self._prefetch // 4)) if has_lot else 1
         messages = self.take(reader, count_max, now)
@@ -384,7 +384,7 @@ class Inbox:
         return found
 
     def acknowledge(self, offsets: Iterable[int]) -> Request:
-        """Acknowledge messages now, because the program says so: it is told if they come again."""
+        """Acknowledge messages now, because the program says so: it hears if they come again."""
         own = list(offsets)
         for offset in own:
             # One that is not persistent is delivered once at the most, though the store may not hear of this.
@@ -398,7 +398,7 @@ class Inbox:
         return {"op": "ack", "consumer": self.number, "lease": self.lease, "offsets": runs_of(own + finished)}
 
     def give_up(self, offsets: Iterable[int]) -> None:
-        """Messages are acknowledged by somebody else, a transaction, or given back: they are held no more."""
+        """A transaction acknowledges messages, or they are given back: this consumer holds them no more."""
         for offset in offsets:
             self._held.pop(offset, None)
             self._counts.pop(offset, None)
@@ -504,7 +504,7 @@ class Inbox:
         return runs_of([*held, *(offset for offset, _ in self._returns)])
 
     def lose(self, session: str) -> None:
-        """The session is over: what nobody has received yet comes again in the next one."""
+        """The session is over: messages that no receiver has yet come again in the next one."""
         self._take_all_back()
         self._ready.clear()
         if session and session not in self._lost:
@@ -654,7 +654,7 @@ class Inbox:
         used = self._taken + self._prefetch - self._granted
         used_bytes = self._taken_bytes + self._prefetch_bytes - self._granted_bytes
         if self._is_paced and self._prefetch == 1 and not self.is_eager:
-            # The next one is for whoever asks first.
+            # The next one is for the first caller that asks.
             return self._is_asked and used > 0
         return 2 * used >= self._prefetch or 2 * used_bytes >= self._prefetch_bytes
 

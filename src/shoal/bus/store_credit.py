@@ -47,7 +47,7 @@ class Credit:
         return Credit(size, tuple(limited), tuple(kept))
 
     def covers(self, topic: str, unstored_bytes: int) -> bool:
-        """Whether a message may be live before it is stored, while so many bytes are not stored."""
+        """Whether a message may be live before it is stored, with these bytes not stored yet."""
         if unstored_bytes >= self._bytes_max:
             return False
         if self._covers_all:

@@ -3,7 +3,7 @@
 A thread that waits hears for itself if nobody else does, so that no other thread has to be woken for its
 answer. It hears answers only, and only for a while; whatever else there is to do is the matter of the
 channel's thread. That one rests for a moment after somebody heard for himself, as long as nothing else is
-expected: whoever waits for each message waits again soon.
+expected: a caller that waits for each message waits again soon.
 """
 
 import threading
@@ -27,14 +27,14 @@ class Ear:
 
     Args:
         hear: takes the answers that came.
-        expects: whether something may come that nobody waits for.
+        expects: whether something may come that no caller waits for.
     """
 
     def __init__(self, hear: Callable[[], None], expects: Callable[[], bool]) -> None:
         self.bell = _core.Bell()
         self._hear, self._expects = hear, expects
         self._bell_rings = Readable(self.bell.fileno())
-        #: Held by whoever hears.
+        #: Held by the thread that hears.
         self._hearing = threading.Lock()
         #: What rang that is the channel's thread's.
         self._left: list[int] = []
@@ -48,7 +48,7 @@ class Ear:
         self._called.set()
 
     def hear(self, is_over: Callable[[], bool], limit_s: float | None) -> None:
-        """Hear on this thread until something is over, if nobody else hears; for a while."""
+        """Hear on this thread until something is over, if no other thread hears; for a while."""
         self._is_wanted = True
         if not self._hearing.acquire(blocking=False):
             return

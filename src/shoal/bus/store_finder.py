@@ -8,7 +8,7 @@ from typing import Any
 from shoal.bus.store_protocol import keeps
 from shoal.types import is_text
 
-#: A store that said nothing for so long is no candidate.
+#: A store that said nothing for this time is no candidate.
 SILENT_S = 5.0
 #: When to ask for stores again, after the first time; then every so often.
 ASK_AGAIN_S = (0.1, 0.2, 0.5, 1.0)
@@ -147,7 +147,7 @@ class Finder:
             return None
 
         def rank(here: Here) -> tuple[Any, ...]:
-            # A store that forwards will do while the one that keeps a destination is not heard.
+            # A store that forwards will do while the keeper of a destination is not heard.
             is_way = destination is not None and not keeps(here.patterns, destination)
             return (here.memory, is_way, here.store != current, -here.term, here.store)
 

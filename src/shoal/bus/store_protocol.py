@@ -15,9 +15,9 @@ from shoal.types import is_text
 #: A store and a client of different versions refuse each other.
 VERSION: Final = 1
 
-#: On the domain's bus: every store once a second, and at once after somebody asked.
+#: On the domain's bus: every store once a second, and at once after a question.
 HERE: Final = "_store/here"
-#: On the domain's bus: whoever looks for a store.
+#: On the domain's bus: programs that look for a store.
 WHO: Final = "_store/who"
 #: What the destinations of queues begin with.
 QUEUES: Final = "_queue/"
@@ -26,7 +26,7 @@ TEMPORARY: Final = "_temporary/"
 #: What the names of temporary queues begin with.
 TEMPORARY_QUEUES: Final = "temporary/"
 
-#: A session of which nothing was heard for so long is over, unless it asked for another time.
+#: A session of which nothing was heard for this time is over, unless it asked for another time.
 LEASE_S: Final = 15.0
 #: The time that clients ask for which have a link of their own to the store: its heartbeats renew the lease.
 LINK_LEASE_S: Final = 3.0
@@ -37,7 +37,7 @@ LEASE_S_MIN: Final = 0.5
 LEASE_S_MAX: Final = 3600.0
 #: A client asks for an answer at least this often, so that both sides miss what was lost before a silence.
 PING_S: Final = 5.0
-#: A client that hears neither the store nor its link for so long looks for a store again.
+#: A client that hears neither the store nor its link for this time looks for a store again.
 STORE_SILENT_S: Final = 15.0
 #: Rows of one request or delivery are no longer, except a single message, and a commit.
 BATCH_BYTES_MAX: Final = 512 << 10
@@ -101,7 +101,7 @@ _MAPPING: Final = 3
 def body_of(message: Message) -> dict[str, Any] | None:
     """The mapping in a message of the protocol; none if the body is anything else, or cannot be read.
 
-    No codec and no library runs on it: whoever reaches a door chooses the bytes.
+    No codec and no library runs on it: a stranger that reaches a door chooses the bytes.
     """
     if message._body_kind != _MAPPING:
         return None
@@ -148,8 +148,8 @@ def requests_topic(store: str) -> str:
 def session_topic(store: str, session: str, *, private: bool) -> str:
     """Where a session hears its store.
 
-    On a bus that only a store and its clients are on it is an ordinary topic, which goes to whoever wants it.
-    A reserved one goes to everybody.
+    On a bus that only a store and its clients are on it is an ordinary topic, which goes to its subscribers.
+    A reserved one goes to every member.
     """
     return f"{'to' if private else f'_store/{store}/to'}/{session}"
 

@@ -29,7 +29,7 @@ from shoal.bus.store_protocol import (
 )
 from shoal.errors import LeaseError, StoreDeniedError, StoreError
 
-#: A greeting that is not answered for so long is said again.
+#: A greeting without an answer for this time is sent again.
 HELLO_S = 2.0
 #: A client id that another session has is asked for again so often, until after the lease of that session.
 IN_USE_RETRY_S, IN_USE_AFTER_S = 0.5, 1.0
@@ -131,7 +131,7 @@ class Session:
 
     @property
     def is_put_off(self) -> bool:
-        """Whether the store answers, and has somebody else with the same client id, who may have died."""
+        """Whether the store answers that another session has the client id; that one may have died."""
         return self._refused_until is not None
 
     @property
@@ -196,7 +196,7 @@ class Session:
             self._out.append({"op": "bye", "n": 0, **({"handed": named} if named else {})})
 
     def fail(self, error: BaseException) -> None:
-        """Nothing will be answered any more: tell whoever waits."""
+        """No more answers will come: tell the callers that wait."""
         for pending in list(self._requests.values()):
             pending.done(None, error)
         self._requests.clear()
@@ -248,12 +248,12 @@ class Session:
         return self._parts({**release, "n": 0, "offsets": runs})
 
     def say(self, body: Body) -> None:
-        """Say something that needs no answer; of a session that is over nobody wants to hear."""
+        """Say something that needs no answer; of a session that is over no store wants to hear."""
         if self.state == "open":
             self._out.extend(self._parts({**body, "n": 0}))
 
     def refuse(self, body: Body, error: Exception) -> None:
-        """What `poll_output` gave last cannot be said: whoever asked for it is told."""
+        """What `poll_output` gave last cannot be said: its caller gets the error."""
         self._said -= body["op"] != "hello"
         if body["op"] in ("send", "forward"):
             for chain in self._chains_of(body):
@@ -332,7 +332,7 @@ class Session:
         self._heard_at = now
         if (number := body.get("seq")) is not None:
             if number > self._heard + 1:
-                # Nobody says it again, and a delivery among it would be ours for as long as we live.
+                # No store says it again, and a delivery among it would be ours for as long as we live.
                 self.on_lost()
                 self.end()
                 return
@@ -415,7 +415,7 @@ class Session:
             self._refuse_store(error)
 
     def _refuse_store(self, error: StoreDeniedError) -> None:
-        """It did not prove itself: nothing is told to it, and nothing of it is believed."""
+        """It did not prove itself: say nothing to it, and believe nothing of it."""
         self.end()
         self.on_impostor(error)
 
@@ -452,7 +452,7 @@ class Session:
         if number == self._hello:
             self._on_hello_failed(now, body)
         elif error in ("NO_SESSION", "CLOSING"):
-            # Somebody else will answer what lasts.
+            # Another store will answer what lasts.
             if self.state == "open":
                 self.end()
         elif (pending := self._requests.pop(number, None)) is not None:
@@ -463,7 +463,7 @@ class Session:
             return
         self.unanswered = 0
         if body.get("error") == "IN_USE":
-            # The one that has it may have died, which is known when its lease is over.
+            # Its holder may have died, which is known when its lease is over.
             left_s = body.get("retry_s", LEASE_S)
             if self._refused_until is None:
                 self._refused_until = now + left_s + IN_USE_AFTER_S
@@ -477,7 +477,7 @@ class Session:
             self.fail(error_of(body))
 
     def is_silent(self, now: float) -> bool:
-        """Whether the store answered nothing for so long that its link should be asked for."""
+        """Whether the store has been silent until its link should be asked for."""
         return self.state == "open" and now - self._heard_at >= PING_S
 
     def handle_link(self, at: float) -> None:

@@ -29,7 +29,7 @@ class Pause:
     def __call__(self, value: Body | None, error: BaseException | None) -> None:
         """It is over."""
         self._value, self._error = value, error
-        # Whoever ends twice, because two things ended it, ends once.
+        # A pause that ends twice, because two things ended it, ends once.
         with contextlib.suppress(RuntimeError):
             self._lock.release()
 
@@ -85,7 +85,7 @@ class Waits:
         return len(self._pauses)
 
     def end(self, error: BaseException, patience_s: float) -> None:
-        """Raise an error in threads that wait still after so many seconds, and in those that begin to."""
+        """Raise an error in threads that still wait after `patience_s`, and in those that begin to."""
         with self._changed:
             self._changed.wait_for(lambda: not self._pauses, patience_s)
             self._error = error
@@ -103,7 +103,7 @@ class _Here(threading.local):
 _here = _Here()
 
 
-#: Hears what a store says on the thread that waits, until something is over or for so many seconds.
+#: Hears what a store says on the thread that waits, until something is over or for a number of seconds.
 Hear = Callable[[Callable[[], bool], float | None], None]
 #: Says why the store cannot be reached; nothing if that is not known.
 Why = Callable[[], str]
@@ -160,7 +160,7 @@ def begin_in_loop(begin: Callable[[Done], None]) -> "asyncio.Future[Body]":
             waiting.set_exception(error)
 
     def done(value: Body | None, error: BaseException | None) -> None:
-        # Nobody waits where the loop is closed.
+        # No task waits where the loop is closed.
         with contextlib.suppress(RuntimeError):
             loop.call_soon_threadsafe(finish, value, error)
 
@@ -171,7 +171,7 @@ def begin_in_loop(begin: Callable[[Done], None]) -> "asyncio.Future[Body]":
 async def ask_in_loop(
     begin: Callable[[Done], None], timeout_s: float | None, what: str, *, why: Why | None = None
 ) -> Body:
-    """Begin something, and wait for its outcome in this event loop. Whoever is cancelled waits no more."""
+    """Begin something, and wait for its outcome in this event loop. A cancelled task waits no more."""
     import asyncio
 
     check_seconds("timeout_s", timeout_s, none="no end")

@@ -141,5 +141,5 @@ def of_tasks(kind: type[aio.Bus]) -> type[aio.Bus]:
 
 
 def _own(kind: type[sync.Bus] | type[aio.Bus]) -> dict[str, Any]:
-    # `super()` would cost more than the rest of what a message needs that nobody records.
+    # `super()` would cost more than all else that a message needs without a recorder.
     return {"__doc__": kind.__doc__, "__module__": kind.__module__, "_plain_publish": kind.publish}

@@ -93,7 +93,7 @@ def _close(connection: Connection) -> None:
     connection.closed = True
     connection.replies.fail(closed_error)
     undelivered = run(connection, deliver(connection, _EXIT_LINGER_S, _EXIT_STALL_S))
-    # Nobody hears the store any more.
+    # No thread hears the store any more.
     unstored = connection.finish_persistent(time.monotonic(), 0.0, nobody)
     undelivered = replace(undelivered, unstored=unstored)
     connection.shut_down()

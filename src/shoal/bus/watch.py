@@ -1,4 +1,4 @@
-"""A thread that takes note of a connection's events though nobody asks, so that losses are logged."""
+"""A thread that reads a connection's events though no program asks, so that losses are logged."""
 
 import threading
 import weakref

@@ -59,7 +59,7 @@ class Verdict:
 
     @property
     def is_quiet(self) -> bool:
-        """Whether nobody is told of it."""
+        """Whether it is not reported."""
         return self.kind in ("answered", "elsewhere")
 
 

@@ -19,12 +19,12 @@ except ImportError as error:
 
 #: What an authority's files are called.
 CA_CERT, CA_KEY = "ca.pem", "ca.key"
-#: A clock that is behind by so much still finds a new certificate valid.
+#: A clock that is behind by this much still finds a new certificate valid.
 _EARLY = datetime.timedelta(hours=1)
 
 
 def make_authority(folder: Path, name: str, days: int) -> tuple[Path, Path]:
-    """A new authority in a folder: its certificate, for everybody, and its key, for nobody else."""
+    """A new authority in a folder: its certificate, for every node, and its key, which stays there."""
     folder.mkdir(parents=True, exist_ok=True)
     key = ec.generate_private_key(ec.SECP256R1())
     subject = _named(name)
@@ -69,7 +69,7 @@ def make_node(folder: Path, name: str, others: Sequence[str], days: int) -> tupl
 
 
 def make_self_signed(cert: Path, key_file: Path, name: str, others: Sequence[str], days: int) -> None:
-    """A certificate that nobody else signed, and its key: those who connect pin its fingerprint."""
+    """A certificate signed by itself, and its key: clients pin its fingerprint."""
     cert.parent.mkdir(parents=True, exist_ok=True)
     key = ec.generate_private_key(ec.SECP256R1())
     subject = _named(name)

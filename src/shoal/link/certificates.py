@@ -55,7 +55,7 @@ def check_listening(config: "ConnectionConfig", url: str) -> None:
 
 def context_of(config: "ConnectionConfig", *, listens: bool) -> "ssl.SSLContext":
     """The same for Python's own TLS."""
-    # Links without TLS, and those whose TLS is the extension's, do without its memory.
+    # Links without TLS, and links whose TLS is the extension's, do without its memory.
     import ssl
 
     if config.tls_fingerprint is not None:
@@ -86,7 +86,7 @@ def _read(option: str, path: str) -> bytes:
 
 
 def _system() -> bytes:
-    """Who this system trusts, if it says so; empty trusts nobody."""
+    """Whom this system trusts, if it says so; an empty list trusts no one."""
     import ssl
 
     paths = (ssl.get_default_verify_paths().cafile, *_BUNDLES)

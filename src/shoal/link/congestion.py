@@ -30,7 +30,7 @@ def tune(sock: socket.socket, wanted: str) -> None:
     """The same for a socket that Python has, which is connected."""
     if wanted == "system" or (wanted == "auto" and _is_loopback(sock)):
         return
-    # A kernel that does not have it has another; what was asked for by name was checked before.
+    # A kernel that does not have it has another; a name that the user gave was checked before.
     with contextlib.suppress(OSError):
         name = PREFERRED if wanted == "auto" else wanted
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, name.encode())

@@ -60,7 +60,7 @@ class Dialler:
         self.node = 0
         #: The connection that is being made, or is up.
         self.connection: int | None = None
-        #: By when whoever is there has to have said who it is.
+        #: By when a program there has to have sent its greeting.
         self.greet_by = math.inf
         #: Who is there, where it is a node of this process.
         self.inside: Callable[[], _core.TcpLinks | None] | None = None
@@ -77,7 +77,7 @@ class Dialler:
 
     @property
     def is_greeting(self) -> bool:
-        """Whether a connection is being made, and nobody has said yet who is there."""
+        """Whether a connection is being made, and no greeting has come yet."""
         return self.connection is not None and self.state != "up"
 
     def due_at(self, up: Collection[int]) -> float | None:

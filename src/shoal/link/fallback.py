@@ -51,7 +51,7 @@ def stand_in(config: ConnectionConfig, why: str) -> StandIn:
     """How to connect where multicast does not work: why it does not.
 
     Raises:
-        LinkError: TCP cannot do what was asked for.
+        LinkError: TCP cannot do what the configuration asks for.
     """
     asked = {
         field.name: getattr(config, field.name)

@@ -21,7 +21,7 @@ def note(host: str, port: int) -> None:
 
 
 def forget(host: str, port: int) -> None:
-    """Nothing of ours listens there any more: whoever listens there next may well want its children to."""
+    """Nothing of ours listens there any more: the next listener there may well want its children to."""
     _places.discard((host, port))
 
 
@@ -39,7 +39,7 @@ def _place(descriptor: int) -> tuple[str, int] | None:
     except OSError:
         return None
     finally:
-        # It is somebody else's.
+        # It belongs to other code.
         sock.detach()
 
 
@@ -54,7 +54,7 @@ def _release() -> None:
         return
     for descriptor in descriptors:
         if _place(descriptor) in _places:
-            # Whoever owns the number may close it: it has to stay one.
+            # The owner of the number may close it: it has to stay one.
             os.dup2(nothing, descriptor, inheritable=False)
     os.close(nothing)
     _places.clear()

@@ -1,4 +1,4 @@
-"""Links of datagrams as `bus.links` shows them: one for everybody in a group."""
+"""Links of datagrams as `bus.links` shows them: one for all members of a group."""
 
 import threading
 import time
@@ -8,7 +8,7 @@ from shoal import _core
 from shoal.config import ConnectionConfig
 from shoal.link.state import LinkState, Role
 
-#: Rates are taken over so long at least.
+#: Rates are taken over at least this time.
 _SPAN_S = 1.0
 
 

@@ -73,7 +73,7 @@ class Handshakes(Generic[Connected]):
         listening.setblocking(False)
         self._selector = selectors.DefaultSelector()
         self._selector.register(listening, selectors.EVENT_READ)
-        # Closing the listening socket does not wake whoever waits for it.
+        # Closing the listening socket does not wake a thread that waits for it.
         self._waker, self._woken = socket.socketpair()
         self._selector.register(self._woken, selectors.EVENT_READ)
         self._lock = threading.Lock()
@@ -157,7 +157,7 @@ class Handshakes(Generic[Connected]):
         self._refused[one] = self._clock() + REFUSAL_S
 
     def _accept(self) -> None:
-        # A few at a time: those who are here go on as well.
+        # A few at a time: clients that are here go on as well.
         for _ in range(16):
             try:
                 sock, address = self._listening.accept()

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 _SLEEP_MAX_S = 5.0
 #: Events that were not taken, the oldest of which go first.
 _EVENTS_MAX = 10_000
-#: Where somebody cannot be let in, for want of descriptors say, it is tried again after so long.
+#: Where a connection cannot be accepted, for want of descriptors say, the next attempt comes after this.
 _ACCEPT_PAUSE_S = 0.1
 
 #: Where a link leads that stays in this process, and what the extension calls the address of its other end.
@@ -63,7 +63,7 @@ class Keeper:
     def __init__(self, links: _core.TcpLinks, tell: Callable[[], None], config: ConnectionConfig) -> None:
         """Keep the links of a node; `tell` is called when there are events to take."""
         self._links = links
-        # Whoever owns the connection owns this too, and not the other way round.
+        # The owner of the connection owns this too, and not the other way round.
         self._tell = weakref.WeakMethod(tell)
         self._config = config
         self._transports: dict[str, Transport] = {}
@@ -89,7 +89,7 @@ class Keeper:
     # --- commands ---
 
     def connect(self, target: Target, cost: int | None = None) -> Dialler:
-        """Begin to keep a target connected, over a link of which a step costs so much."""
+        """Begin to keep a target connected, over a link of this cost of a step."""
         if target.scheme == "locate":
             return self._keep(target, cost=cost, locator=locator_of(self._config))
         self._prepare(target)
@@ -199,7 +199,7 @@ class Keeper:
             self._transports[scheme] = transport.make(scheme, self._config)
 
     def meet(self, place: Target) -> Meeting:
-        """Meet the other programs of this machine at a place: whoever is first listens there."""
+        """Meet the other programs of this machine at a place: the first one listens there."""
         meeting = Meeting(place, listen=self._listen_if_free, connect=self.connect, forget=self.forget)
         meeting.turn()
         self._meeting = meeting
@@ -225,7 +225,7 @@ class Keeper:
             self._links.part(dialler.connection)
 
     def stop_listening(self, url: str) -> None:
-        """Let nobody in any more at the URL that `listen` returned, and say goodbye to those who are."""
+        """Accept no more connections at the URL that `listen` returned, and say goodbye to its guests."""
         self._listeners.close(url)
 
     def leave(self, target: Target) -> bool:
@@ -348,7 +348,7 @@ class Keeper:
         return min(max(min(due, default=now + _SLEEP_MAX_S) - now, 0.0), _SLEEP_MAX_S)
 
     def unreached(self) -> list[str]:
-        """Where it connects to, if nobody was ever reached there and nobody connects to this node."""
+        """Where it connects to, if it never reached a program there and none connects to this node."""
         diallers = self._copy()
         reached = any(dialler.publisher is not None for dialler in diallers)
         return [] if reached or self._listeners.states() else [dialler.url for dialler in diallers]
@@ -363,7 +363,7 @@ class Keeper:
         return {session["publisher"] for session in self._links.states() if session["connection"]}
 
     def take_events(self) -> list[LinkEvent]:
-        """What became of links, and nobody took yet; on whatever thread."""
+        """What became of links, and was not taken yet; on any thread."""
         with self._hearing:
             with contextlib.suppress(ClosedError):
                 if self._hear(time.monotonic()):
@@ -418,7 +418,7 @@ class Keeper:
             if at is not None and at <= now:
                 self._begin(now, dialler)
         if changed:
-            # Somebody may wait for a link.
+            # A caller may wait for a link.
             self._links.wake()
 
     def _begin(self, now: float, dialler: Dialler) -> None:

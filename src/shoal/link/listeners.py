@@ -1,4 +1,4 @@
-"""The places of a node that others may connect to: how many they let in, whom, and what is told about it."""
+"""The places of a node that others may connect to: how many it admits, whom, and what it reports."""
 
 import collections
 import contextlib
@@ -26,7 +26,7 @@ from shoal.link.transport import Listening, Transport
 from shoal.link.words import words
 from shoal.messages import link as notices
 
-#: That a listener is full is told so often at the most.
+#: A full listener is reported this often at the most.
 FULL_EVERY_S = 10.0
 
 log = logging.getLogger("shoal.link")
@@ -38,13 +38,13 @@ class Listener:
 
     number: int
     url: str
-    #: What was asked for, where the port may be any.
+    #: The wanted address, where the port may be any.
     asked: str
     #: Who listens, if that is not the extension.
     door: Listening | None = None
     #: Where the extension listens, if it does.
     place: tuple[str, int] | None = None
-    #: Decides who is let in, if somebody does.
+    #: Decides who is let in, if the program gave such a function.
     admit: Decide | None = None
     #: What a step over the links that are made here costs; `None` is as usual.
     cost: int | None = None
@@ -52,7 +52,7 @@ class Listener:
     spare: int = 0
 
     def close(self) -> None:
-        """Let nobody in any more, as far as that is Python's."""
+        """Accept no more connections, as far as that is Python's."""
         if self.door is not None:
             self.door.close()
         if self.place is not None:
@@ -61,9 +61,9 @@ class Listener:
 
 @dataclass
 class Told:
-    """What was told of a listener."""
+    """News of a listener."""
 
-    #: How many it refused, because of what they said or because somebody decided so.
+    #: Connections it refused, because of their greeting or by decision.
     refused: int = 0
     #: How many it had turned away, for want of room, when that was told last; and when that was.
     turned_away: int = 0
@@ -83,7 +83,7 @@ class Listeners:
         self._access: LinkAccess | None = None
         self._look_at = 0.0
         self._wrong: str | None = None
-        #: Connections that end without anybody being told; no more than wait to be decided about.
+        #: Connections that end without a report; no more than wait to be decided about.
         self._quiet: collections.deque[int] = collections.deque(maxlen=WAITING_MAX)
 
     # --- commands ---
@@ -124,7 +124,7 @@ class Listeners:
             check_listening(self._config, target.url)
         (address, *_) = (target.host,) if made else resolve(target.host, target.port)
         door = made.listen(target) if made else None
-        # Whoever asks about a guest finds its listener.
+        # A question about a guest finds its listener.
         with self._lock:
             asks = wanted.admit is not None or self._access is not None
             if asks and self._doorkeeper is None:
@@ -144,7 +144,7 @@ class Listeners:
         return listener
 
     def _connections_max(self, descriptors: int, spare: int) -> int:
-        """How many connections a listener may have, each of which needs so many descriptors."""
+        """How many connections a listener may have, given the descriptors that each needs."""
         most = self._config.connections_max + spare
         room = max(int(min((room_left() - KEPT_FREE) / descriptors, most)), 1)
         if room < most // 2:
@@ -152,7 +152,7 @@ class Listeners:
         return room
 
     def close(self, url: str) -> None:
-        """Let nobody in any more at the URL of a listener, and say goodbye to those who are."""
+        """Accept no more connections at the URL of a listener, and say goodbye to its guests."""
         with self._lock:
             found = [listener for listener in self._open.values() if listener.url == url]
             for listener in found:
@@ -163,14 +163,14 @@ class Listeners:
             self._links.close_listener(listener.number)
 
     def stop(self) -> None:
-        """Let nobody in any more."""
+        """Accept no more connections."""
         for listener in self.all():
             listener.close()
         if self._doorkeeper is not None:
             self._doorkeeper.stop()
 
     def ask(self, news: dict[str, Any]) -> None:
-        """Have it decided whether somebody is let in who said hello."""
+        """Have it decided whether a program that sent its greeting is let in."""
         number = news["connection"]
         listener = self.get(news["listener"])
         if listener is None or self._doorkeeper is None:
@@ -188,7 +188,7 @@ class Listeners:
             self._links.end(number, "too many wait to be let in", False)
 
     def decide(self, number: int, guest: Guest, verdict: Verdict | None) -> None:
-        """Let somebody in who was asked about, with its rights, or say why not."""
+        """Let a program in that was decided about, with its rights, or say why not."""
         rights = None
         if verdict is None and self._access is not None:
             try:
@@ -232,7 +232,7 @@ class Listeners:
         return math.inf if self._access is None else self._look_at
 
     def is_quiet(self, number: int) -> bool:
-        """Whether nobody is told that a connection was turned away. Asked once."""
+        """Whether a refused connection is not reported. Asked once."""
         with contextlib.suppress(ValueError):
             self._quiet.remove(number)
             return True
@@ -245,7 +245,7 @@ class Listeners:
         return 0
 
     def note_refused(self, number: int | None) -> None:
-        """Somebody was refused at a listener."""
+        """A listener refused a connection."""
         with self._lock:
             if number in self._open:
                 self._told.setdefault(number, Told()).refused += 1
@@ -285,7 +285,7 @@ class Listeners:
         return found
 
     def take_full(self, now: float) -> list[LinkRefused]:
-        """Listeners that turned somebody away for want of room since that was told last, now and then."""
+        """Listeners that refused connections for want of room since the last report, now and then."""
         found = []
         for listener in self.all():
             connections, turned_away = self._links.listener(listener.number)

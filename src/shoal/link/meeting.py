@@ -4,7 +4,7 @@
 |-----------|--------------------------------|--------------------------------------------------|
 | away      | the place is free              | hosts: it listens, and passes on for the others  |
 |           | it is taken                    | guest: it connects                               |
-| guest     | the host is gone               | away: whoever is first listens                   |
+| guest     | the host is gone               | away: the first program listens                  |
 | hosts     |                                | until it closes                                  |
 
 No sockets or threads of its own.
@@ -39,11 +39,11 @@ class Meeting:
 
     @property
     def is_settled(self) -> bool:
-        """Whether somebody hosts, as far as we know."""
+        """Whether a program hosts, as far as we know."""
         return self.hosts or (self.dialler is not None and self.dialler.state in ("up", "standby", "refused"))
 
     def turn(self) -> None:
-        """Look whether the place is free, if nobody hosts as far as we know."""
+        """Look whether the place is free, if no program hosts as far as we know."""
         if self.hosts or (self.dialler is not None and self.dialler.state != "reconnecting"):
             return
         if self._listen(self.place):

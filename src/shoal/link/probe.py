@@ -21,7 +21,7 @@ def is_loopback(local: str) -> bool:
 def multicast_problem(group: str, interface: str, local: str) -> str | None:
     """Why multicast does not work on an interface, where a link has a local address; `None` if it does.
 
-    The probe goes to the group, and to a port that nobody else has: no member hears it.
+    The probe goes to the group, and to a port of its own: no member hears it.
     """
     if ":" in group:
         # Opening the link has told whether there is a route.

@@ -18,7 +18,7 @@ PIECE_BYTES = 256 << 10
 
 
 class Pump:
-    """One channel, until either end is over. Its threads keep it; nobody else has to."""
+    """One channel, until either end is over. Its threads keep it; no other object has to."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class Pump:
             start(self._inward)
             start(self._outward)
         except LinkError:
-            # Whoever made the channel closes it, and that ends the thread that is there.
+            # The maker of the channel closes it, and that ends the thread that is there.
             pipe.shutdown(socket.SHUT_RDWR)
             raise
 
@@ -58,7 +58,7 @@ class Pump:
             if self._unsent is not None:
                 self._break(self._unsent)
         except Exception as error:
-            # What somebody else's code raises ends its channel, and nothing else.
+            # What code of others raises ends its channel, and nothing else.
             self._break(self._unsent or error)
         finally:
             self._is_open.set()
@@ -67,7 +67,7 @@ class Pump:
 
     def _send(self) -> None:
         try:
-            # Whoever connects and says nothing is given no memory: the engine answers only those who do.
+            # A client that connects and says nothing gets no memory: the engine answers only the others.
             self._pipe.recv(1, socket.MSG_PEEK)
             piece = memoryview(bytearray(PIECE_BYTES))
             while count := self._pipe.recv_into(piece):

@@ -57,7 +57,7 @@ class Measure:
 
 @dataclass(frozen=True, slots=True)
 class Open:
-    """Open a link beside the one that there is."""
+    """Open a link beside the present one."""
 
     place: Target
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 #: How often silence is looked at.
 LOOK_S = 0.25
-#: A turn that comes after so long was late.
+#: A turn that comes after this time was late.
 LATE_S = 3 * LOOK_S
 
 
@@ -83,7 +83,7 @@ class Roaming:
         self._roamer.on_redirect(now, known)
 
     def on_found(self, now: float, found: Located | Measured) -> None:
-        """What was asked for is known."""
+        """The answer of a registry is known."""
         if isinstance(found, Located):
             self._roamer.on_located(now, found)
         else:
@@ -94,7 +94,7 @@ class Roaming:
         roamer, dialler = self._roamer, self._dialler
         if self._second is not None:
             self._look_at_second(now, self._second)
-        # A program that stood still itself hears nothing, and suspects nobody for it.
+        # A program that stood still itself hears nothing, and suspects no daemon for it.
         was_late, self._turned_at = now - self._turned_at > LATE_S, now
         if dialler.state == "up" and self._locator is not None and not was_late:
             roamer.on_silence(now, self._owner.heard().get(self._node, 0.0))

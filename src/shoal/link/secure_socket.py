@@ -11,7 +11,7 @@ from shoal.errors import LinkError
 _READ_BYTES = 256 << 10
 #: The same before it is known whom we talk to.
 _HANDSHAKE_BYTES = 16 << 10
-#: What whoever does not speak TLS hears of an end that does: an alert, fatal, `protocol_version` (RFC 8446).
+#: What a client without TLS hears of an end with TLS: an alert, fatal, `protocol_version` (RFC 8446).
 _ALERT = bytes([0x15, 3, 3, 0, 2, 2, 70])
 
 

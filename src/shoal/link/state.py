@@ -52,7 +52,7 @@ class LinkState:
     receive_bytes_per_s: float = 0.0
     #: Bytes that were published and wait here.
     unsent_bytes: int = 0
-    #: Bytes on their way that the other end has not acknowledged.
+    #: Bytes in flight, not acknowledged by the other end.
     unacknowledged_bytes: int = 0
     #: Of a listener: how many connections it has. Of a group: how many members.
     connections: int = 0

@@ -63,7 +63,7 @@ _ALERTS = {
     ),
     "SSLV3_ALERT_CERTIFICATE_EXPIRED": "our certificate has expired",
 }
-#: How whoever comes with tcp:// begins, and what it hears; and how TLS begins.
+#: How a client with tcp:// begins, and what it hears; and how TLS begins.
 _GREETING, _NO_REQUEST = b"SHOAL/", b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n"
 _HANDSHAKE = b"\x16"
 #: Connections that wait in the kernel to be accepted.
@@ -197,7 +197,7 @@ class _Client(WebSocket):
 class _Accepted(WebSocket):
     def __init__(self, sock: socket.socket, address: str, context: ssl.SSLContext | None, path: str) -> None:
         protocol = ServerProtocol(
-            # Whoever names an origin is a browser.
+            # A client that names an origin is a browser.
             origins=[None],
             subprotocols=[SUBPROTOCOL],
             max_size=FRAME_BYTES_MAX,
@@ -315,7 +315,7 @@ class _Door(Listening):
         (address, *_) = resolve(target.host, target.port)
         family = socket.AF_INET6 if ":" in address else socket.AF_INET
         self._socket = socket.create_server((address, target.port), family=family, backlog=_BACKLOG)
-        #: What those who come are let in with.
+        #: What clients are let in with.
         self.context = context
         port = self._socket.getsockname()[1]
         self._place = (address, port)
@@ -340,7 +340,7 @@ class _Door(Listening):
         return None
 
     def close(self) -> None:
-        """Let nobody in any more."""
+        """Accept no more connections."""
         forks.forget(*self._place)
         self._handshakes.stop()
         self._socket.close()
@@ -394,7 +394,7 @@ class WebSockets(Transport):
         return door
 
     def reload(self) -> None:
-        """Read certificates again; those who connect have them read each time."""
+        """Read certificates again; dialling connections read them each time."""
         secure = [door for door in self._doors if door.context is not None]
         if secure:
             context = context_of(self._config, listens=True)
