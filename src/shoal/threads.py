@@ -10,7 +10,7 @@ import threading
 from shoal.errors import LinkError
 from shoal.system import stack_bytes
 
-#: What the system takes for a thread's stack where nobody chose a size and there is no limit.
+#: What the system takes for a thread's stack where the program chose no size and there is no limit.
 _STACK_BYTES = 8 << 20
 #: What a thread needs beside its stack before it can say that it runs.
 _BESIDE_BYTES = 2 << 20
@@ -33,7 +33,7 @@ def start(thread: threading.Thread) -> None:
 
 
 def check_room(threads: int) -> None:
-    """Look whether there is memory for so many threads more.
+    """Look whether there is memory for a number of threads more.
 
     Raises:
         LinkError: there is not.

@@ -24,7 +24,7 @@ def is_text(value: str) -> bool:
 
 
 class _Sized(int):
-    """An integer of so many bits."""
+    """An integer of a number of bits."""
 
     __slots__ = ()
     #: What the wire calls it, and what selectors do.

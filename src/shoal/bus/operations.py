@@ -225,9 +225,9 @@ def deliver(connection: Connection, linger_s: float | None, stall_s: float) -> O
 def _deliver(connection: Connection, linger_s: float | None, stall_s: float) -> Operation[Undelivered]:
     """Take nothing more, and wait until every member has everything, as long as that gets on.
 
-    Ends when all is acknowledged, when no member acknowledged anything new for `stall_s`, or after `linger_s`.
-    A router that has not answered is given longer: it may have failed, and another path be found. A router that
-    failed before it answered is named: only that router knew what it had not forwarded.
+    Ends when all is acknowledged, when no member acknowledged anything new for `stall_s`, or after
+    `linger_s`. A router that has not answered is given longer: it may have failed, and another path be found.
+    A router that failed before it answered is named: only that router knew what it had not forwarded.
     """
     node = connection.node
     node.stop()

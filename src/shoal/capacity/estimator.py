@@ -1,4 +1,4 @@
-"""The model of a node that runs, from its own counters: sums that forget, solved when somebody looks."""
+"""The model of a node that runs, from its own counters: sums that forget, solved on demand."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ KEPT = 0.98
 CONDITION_MAX = 1e6
 #: Seconds with traffic before anything is said.
 SECONDS_MIN = 10
-#: A load above it for so long is worth an event.
+#: A load above it for this time is worth an event.
 LOAD_MAX = 0.8
 LOAD_MAX_S = 30.0
 

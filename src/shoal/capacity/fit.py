@@ -61,7 +61,7 @@ class Moments:
         """The coefficients that fit best, none of them negative."""
         values, used = solve_non_negative(self.gram, self.moment)
         explained = sum(value * moment for value, moment in zip(values, self.moment, strict=True))
-        # Of weighted rows, each y is 1: what is left is a share of the whole.
+        # Of weighted rows, each y is 1: the remainder is a share of the whole.
         left = max(0.0, self.square - explained)
         free = max(1, self.rows - len(used))
         errors = [0.0] * len(values)

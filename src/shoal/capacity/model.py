@@ -92,7 +92,7 @@ class Model:
         return (1.0, looked_at, load.replication, last)
 
     def looked_at(self, filters: float) -> float:
-        """Filters looked at for a message when so many are installed."""
+        """Filters looked at for a message when this number is installed."""
         table = sorted(self.evaluated)
         if not table:
             return filters
@@ -109,7 +109,7 @@ class Model:
         return sum(a * b for a, b in zip(self.coefficients, self.factors(load), strict=True))
 
     def send_s(self, replication: float) -> float:
-        """t_tx: what a copy costs, on average, where so many are sent."""
+        """t_tx: what a copy costs, on average, where this number is sent."""
         crowd_s = self.coefficients[3] * replication if self.form == "crowd" else 0.0
         return self.coefficients[2] + crowd_s
 

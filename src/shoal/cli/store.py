@@ -98,7 +98,7 @@ def store(
         str | None, typer.Option(help="Keep the log together with other stores: the name of their group.")
     ] = None,
     bootstrap: Annotated[
-        int | None, typer.Option(help="Found the group once so many stores are here; for one of them.")
+        int | None, typer.Option(help="Found the group once this number of stores is here; for one of them.")
     ] = None,
     group_token_file: Annotated[
         Path | None, typer.Option(help="A file with the token that members prove to each other.")

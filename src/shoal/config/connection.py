@@ -26,7 +26,7 @@ DEFAULT_MARKS = "46:6,34:4,0:0"
 #: Not assigned by IANA.
 DEFAULT_PORT = 7474
 DEFAULT_DOMAIN = "default"
-#: Where a registry listens unless it is told.
+#: Where a registry listens by default.
 REGISTRY_PORT = 7480
 
 #: What publishing does when members take no more.

@@ -61,7 +61,7 @@ _Table = TypeVar("_Table", bound=Checked)
 class Roles(Checked):
     """What the node does beyond being a member."""
 
-    #: Passes on between its links what somebody behind the others wants.
+    #: Forwards between its links what programs behind the others want.
     router: bool = True
     #: Lets others connect where a link says `listen`; false leaves those links closed.
     listener: bool = True
@@ -92,7 +92,7 @@ class LinkConfig:
     connection: ConnectionConfig
     #: Whether it is opened; one that is not is checked all the same.
     enabled: bool = True
-    #: Who may connect: names of certificates, and networks. Everybody, if it is empty.
+    #: Programs that may connect: names of certificates, and networks. Empty admits all.
     allow: tuple[str, ...] = ()
 
 
@@ -147,7 +147,7 @@ class DaemonConfig:
     name: str
     #: The set of nodes it belongs to.
     domain: str
-    #: What its node is told, and all its links with single programs: TLS, heartbeats, windows, how many.
+    #: Options of its node, and of all its links with single programs: TLS, heartbeats, windows, how many.
     connection: ConnectionConfig
     roles: Roles = field(default_factory=Roles)
     #: By name.
@@ -164,10 +164,10 @@ class DaemonConfig:
     registry: RegistryOptions | None = None
     #: The daemons it starts and stops, if it has the role.
     host: HostConfig | None = None
-    #: Health and metrics; none serves nobody.
+    #: Health and metrics; none if not given.
     http: HttpConfig | None = None
     log: LogConfig = field(default_factory=LogConfig)
-    #: Whether it answers those who ask the domain for its nodes and links: `shoal nodes`, `shoal links`.
+    #: Whether it answers programs that ask the domain for its nodes and links: `shoal nodes`, `shoal links`.
     answer: bool = True
     #: The file it is from.
     file: Path | None = None
@@ -321,7 +321,7 @@ def _roles(options: Mapping[str, Any]) -> Roles:
 
 
 def _connection(options: Mapping[str, Any], domain: str, roles: Roles, beside: Path) -> ConnectionConfig:
-    """What the node is told. It begins without links, and is given those of the file."""
+    """The options of the node. It begins without links, and is given those of the file."""
     table = _with_paths(_table(options, "connection"), beside)
     for name in ("domain", "router", "cost", "host", "port", "path", "seeds"):
         if name in table:

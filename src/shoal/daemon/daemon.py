@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("shoal.daemon")
 
-#: How long closing waits for those who lack something.
+#: How long closing waits for members that lack something.
 LINGER_S = 5.0
 #: A daemon that leaves looks so often whether its programs have gone, and tells them where to go again.
 DRAIN_TURN_S, SEND_AWAY_S = 0.05, 1.5
@@ -137,7 +137,7 @@ class Daemon:
             guard.is_leaving = True
         notices.DRAINING(name=self.config.name, programs=len(self._programs())).log(log)
         if registering is not None:
-            # Registries send nobody here any more, and say who has room.
+            # Registries send no program here any more, and say which daemon has room.
             registering.refresh()
         self._send_away()
 
@@ -182,7 +182,7 @@ class Daemon:
                 keeper.redirect(publisher, places)
 
     def turn(self, timeout_s: float) -> None:
-        """Look after links for so long, and note what happens: to be called again and again."""
+        """Look after links for a while, and note what happens: to be called again and again."""
         for event in itertools.islice(self.bus.events(timeout_s=timeout_s), EVENTS_MAX):
             self._note(event)
         with self._lock:
@@ -193,7 +193,7 @@ class Daemon:
                     self.bus._connection.events.add(found)
 
     def close(self, linger_s: float = LINGER_S) -> None:
-        """Close everything, after waiting for those who lack something. Closing again does nothing."""
+        """Close everything, after waiting for members that lack something. Closing again does nothing."""
         with self._lock:
             if self._closed:
                 return

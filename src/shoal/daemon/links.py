@@ -31,9 +31,9 @@ _SIOCGIFADDR, _SIOCGIFNETMASK = 0x8915, 0x891B
 FOUND = "registry"
 #: Connections beyond `connections_max` that may say hello, and be sent elsewhere.
 SPARE = 64
-#: Links with other daemons that a registry is told of.
+#: Links with other daemons that a registry hears of.
 EDGES_MAX = 256
-#: A link that cannot be opened is tried again after so long.
+#: A link that cannot be opened is tried again after this time.
 RETRY_S = 5.0
 
 

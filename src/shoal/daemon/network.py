@@ -46,7 +46,7 @@ class Network:
 def network_of(
     statuses: Iterable[Mapping[str, Any]], members: Iterable[int], asker: int | None = None
 ) -> Network:
-    """The network that daemons describe, and the other members of the domain, without whoever asked."""
+    """The network that daemons describe, and the other members, without the program that asked."""
     told = {str(status["node"]): status for status in statuses}
     places = {
         key: Place(key=key, name=str(told[key]["name"]), kind="daemon", status=told[key]) for key in told
@@ -72,7 +72,7 @@ def _line(near: str, link: Mapping[str, Any], told: Mapping[str, Mapping[str, An
         return None
     far = str(link.get("lan") or link.get("peer") or "")
     if not far:
-        # NORM between two ends names an address: whoever has it is the other end.
+        # NORM between two ends names an address: its owner is the other end.
         far = _owner(str(link.get("far") or ""), near, told) or str(link.get("url", "?"))
     up = bool(link.get("up"))
     return Line(near=near, far=far, name=str(link["name"]), kind=str(link["kind"]), up=up, state=link)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 
 def ready(what: str, environment: Mapping[str, str] = os.environ) -> bool:
-    """Everything is open; whether anybody was told."""
+    """Everything is open; whether a supervisor was told."""
     return _notify(f"READY=1\nSTATUS={what}", environment)
 
 
@@ -33,7 +33,7 @@ def alive(environment: Mapping[str, str] = os.environ) -> bool:
 
 
 def watchdog_s(environment: Mapping[str, str] = os.environ) -> float | None:
-    """How often to say so; `None` if nobody watches this process."""
+    """How often to say so; `None` if no supervisor watches this process."""
     usec, pid = environment.get("WATCHDOG_USEC", ""), environment.get("WATCHDOG_PID", "")
     if not usec.isdecimal() or (pid and pid != str(os.getpid())):
         return None
@@ -50,6 +50,6 @@ def _notify(what: str, environment: Mapping[str, str]) -> bool:
             told.connect("\0" + address[1:] if address.startswith("@") else address)
             told.sendall(what.encode())
     except OSError:
-        # Whoever started us is not there to listen: that is no reason not to work.
+        # The process that started us is not there to listen: that is no reason not to work.
         return False
     return True

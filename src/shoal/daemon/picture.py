@@ -10,7 +10,7 @@ from shoal.daemon.network import Line, Network, Place
 WIDTH, HEIGHT, MARGIN = 900, 600, 90
 #: Between two places, at the least.
 GAP = 14
-#: Steps until the drawing rests.
+#: Steps until the drawing stands still.
 STEPS = 300
 _FILL = {"daemon": "#cfe3f5", "node": "#ffffff", "lan": "#f3ecd2"}
 

@@ -1,4 +1,4 @@
-"""Where in a TOML file a key stands: `tomllib` forgets, and whoever reads an error wants to know."""
+"""Where in a TOML file a key stands: `tomllib` forgets, and the reader of an error wants to know."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""A daemon as a process: its file, its signals, and whoever started it."""
+"""A daemon as a process: its file, its signals, and the process that started it."""
 
 import contextlib
 import logging

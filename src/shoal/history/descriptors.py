@@ -11,7 +11,7 @@ from shoal.errors import HistoryError
 from shoal.history import faults
 from shoal.system import descriptor_limits, descriptors_in_use
 
-#: Descriptors that new clients leave to the log, and to those who are told that there are no more.
+#: Descriptors that new clients leave to the log, and to clients that hear that there are no more.
 RESERVED = 8
 #: Connections that are remembered as admitted.
 _KNOWN_MAX = 4096

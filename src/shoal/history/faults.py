@@ -12,9 +12,9 @@ PREFIX = "SHOAL-HISTORY-"
 
 #: The query, action or table is not understood.
 BAD_QUERY = "BAD-QUERY"
-#: The store is not the one that the reader's offsets are from.
+#: The store is another than that of the reader's offsets.
 INCARNATION = "INCARNATION"
-#: The range begins below what is kept.
+#: The range begins below the oldest row.
 TRIMMED = "TRIMMED"
 #: A token is missing or wrong.
 DENIED = "DENIED"

@@ -12,11 +12,11 @@ from shoal.errors import ConfigError, StoreDeniedError, StoreUnavailableError
 def pinned(endpoint: str, fingerprint: str, timeout_s: float) -> tuple[bytes, str]:
     """The certificate at an endpoint (PEM), if it is the pinned one, and a name that it has.
 
-    Flight trusts that certificate alone afterwards, so that nobody can take its place in between.
+    Flight trusts that certificate alone afterwards, so that no other server can take its place in between.
 
     Raises:
         StoreDeniedError: it is another one.
-        StoreUnavailableError: nobody answers there.
+        StoreUnavailableError: no server answers there.
     """
     place = urlsplit(endpoint)
     if place.hostname is None or place.port is None:
@@ -46,8 +46,8 @@ def _unchecked() -> ssl.SSLContext:
 
 
 def _peer(where: tuple[str, int], context: ssl.SSLContext, timeout_s: float) -> tuple[bytes, list[str]]:
-    """The certificate of whoever listens, and the names in it if it was verified."""
-    # Flight answers nobody who does not offer HTTP/2.
+    """The certificate of the server that listens, and the names in it if it was verified."""
+    # Flight answers only clients that offer HTTP/2.
     context.set_alpn_protocols(["h2"])
     try:
         with (

@@ -21,11 +21,11 @@ OpenScan = Callable[..., Scan]
 
 #: How long a client may wait in one call; it asks again if it wants to wait longer.
 WAIT_S_MAX = 300.0
-#: How many rows a wait counts: whoever is far behind need not wait until all of them are.
+#: How many rows a wait counts: a reader far behind need not wait until all of them are.
 WAIT_ROWS_MAX = 131_072
 #: How often a waiting call looks whether its client has gone, or the server is closing.
 _GONE_CHECK_S = 0.5
-#: A message is durable so long after it was stored at the most, if the disk is well.
+#: A message is durable at most this time after it was stored, if the disk is well.
 _UNSYNCED_US_MAX = 2_000_000
 #: Ranges of a plan, at most.
 PARTITIONS_MAX = 4096
@@ -45,7 +45,7 @@ class Reader:
         self._streams = Slots("reads", options.streams_max)
         self._waits = Slots("waiting calls", options.waits_max)
         self._building = threading.BoundedSemaphore(BUILDERS)
-        #: Few long rows are in memory at a time, whoever reads them, until their readers have them.
+        #: Few long rows of all readers are in memory at a time, until their readers have them.
         self._large = Turns("rows longer than a batch", options.large_rows_max, LARGE_WAIT_S)
         self._closing = threading.Event()
 
@@ -68,7 +68,7 @@ class Reader:
     def range_of(self, query: Query, *, waits: bool = False) -> tuple[int, int]:
         """The offsets that a query is about, as of now: the first, and the one after the last.
 
-        Only whoever waits may begin where history has not got to yet.
+        Only a reader that waits may begin where history has not got to yet.
         """
         log = self._store.log
         if query.incarnation not in (None, log.incarnation):

@@ -68,7 +68,7 @@ def start(
         store: whose history it is.
         host: where to listen.
         port: where to listen.
-        principals: those whose tokens are let in; none lets everybody in who reaches the port.
+        principals: owners of tokens that are let in; none lets in every client that reaches the port.
         rules: what principals may read and write; none lets each do everything.
         certificate: a certificate and its key (PEM), for TLS.
         bounds: others of `ServerOptions`.

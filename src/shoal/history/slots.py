@@ -8,12 +8,12 @@ from time import monotonic
 from shoal.errors import HistoryError
 from shoal.history import faults
 
-#: How often somebody who waits looks whether there is still a reason to.
+#: How often a caller that waits looks whether there is still a reason to.
 _LOOK_S = 0.5
 
 
 class Slots:
-    """So many at a time, and one more is refused. May be shared between threads."""
+    """A number of slots; a further caller is refused. May be shared between threads."""
 
     def __init__(self, what: str, most: int) -> None:
         self._what, self._most = what, most
@@ -34,7 +34,7 @@ class Slots:
 
 
 class Turns:
-    """So many at a time, and others wait in the order they came. May be shared between threads.
+    """A number of slots; further callers wait in the order they came. May be shared between threads.
 
     Who waits goes on waiting as long as somebody gets done; after `patience_s` in which nobody did, it is
     refused.

@@ -71,7 +71,7 @@ class Stagings:
                     rows_all += rows.count
                     bytes_all += rows.bytes
                 if not rows_all:
-                    # A staging without rows is one, too: whoever has nothing to write commits nothing.
+                    # A staging without rows is one, too: a task with nothing to write commits nothing.
                     log.stage(staging, self._make_rows(timestamp_us=0, default_topic=topic, rows=0))
                 if rows_all != sum(rows for name, rows, *_ in log.stagings() if name == staging):
                     sentence = f"the staging {staging!r} expired while it was written: send it again"
@@ -96,7 +96,7 @@ class Stagings:
 
     @contextmanager
     def _writes(self, staging: str, client: str) -> Iterator[None]:
-        """Nobody else writes, commits or discards the staging while the block runs."""
+        """No other caller writes, commits or discards the staging while the block runs."""
         _check_length("staging", staging, STAGING_ID_BYTES_MAX)
         with self._lock:
             if staging in self._writing:

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 Page = Literal["nodes", "links", "queues"]
 PAGES: tuple[Page, ...] = ("nodes", "links", "queues")
-#: A node that does not answer for so long is shown no more.
+#: A node that does not answer for this time is shown no more.
 GONE_S = 10.0
 #: Nodes that are shown at the most; of more, the first that answered.
 NODES_MAX = 10_000

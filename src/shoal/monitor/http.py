@@ -1,6 +1,6 @@
 """Health and metrics over HTTP: `/health`, `/status`, `/metrics`, and nothing else.
 
-Reads only. Whoever asks slowly, or asks for something else, disturbs nobody.
+Reads only. A client that asks slowly, or asks for something else, disturbs no other.
 """
 
 import json
@@ -15,7 +15,7 @@ from shoal.errors import LinkError
 from shoal.monitor import metrics
 from shoal.monitor.config import HttpConfig
 
-#: Who says nothing for so long is hung up on.
+#: A client that says nothing for this time is hung up on.
 TIMEOUT_S = 5.0
 #: Requests at once, at the most; others are hung up on at once.
 REQUESTS_MAX = 32
@@ -58,7 +58,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(body)
 
     def log_message(self, format: str, *args: object) -> None:
-        """Say nothing: whoever scrapes comes every few seconds."""
+        """Say nothing: a scraper comes every few seconds."""
 
 
 class _Server(ThreadingHTTPServer):
@@ -85,7 +85,7 @@ class _Server(ThreadingHTTPServer):
             self._room.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Whoever hung up in the middle is no error of ours."""
+        """A client that hung up in the middle is no error of ours."""
 
 
 class HttpEndpoint:
@@ -109,7 +109,7 @@ class HttpEndpoint:
         return f"http://[{host!s}]:{port}" if ":" in str(host) else f"http://{host!s}:{port}"
 
     def close(self) -> None:
-        """Serve nobody any more."""
+        """Serve no more."""
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()

@@ -1,4 +1,4 @@
-"""Events on their way from a link to whoever takes them, and to whoever waits for something they tell.
+"""Events on their way from a link to their readers, and to callers that wait for something they tell.
 
 Of all threads that wait, one takes from the link; the others wait for it. What it takes is for all of them.
 """
@@ -13,7 +13,7 @@ from shoal.errors import ClosedError, FullError
 from shoal.norm.events import Event
 from shoal.norm.ledger import Ledger
 
-#: What may be kept for a reader while somebody waits for something else.
+#: What may be kept for a reader while a caller waits for something else.
 BACKLOG_BYTES_MAX = 64 << 20
 #: What an event costs beside its content.
 _EVENT_BYTES = 256
@@ -46,7 +46,7 @@ class Inbox:
             return None
 
     def wait_until(self, happened: Callable[[], bool], timeout_s: float | None) -> bool:
-        """Wait until events made something true; they stay here for whoever takes them."""
+        """Wait until events made something true; they stay here for their readers."""
 
         def ready() -> bool:
             if not happened() and self._bytes > BACKLOG_BYTES_MAX:

@@ -19,7 +19,7 @@ class Ledger:
     def __init__(self) -> None:
         #: NORM_INFO of what is not complete yet, the oldest first.
         self._infos: dict[_Remote, bytes] = {}
-        #: The last outcome of each watermark that somebody waits for.
+        #: The last outcome of each watermark that a caller waits for.
         self._outcomes: dict[int, WatermarkDone | None] = {}
         #: Objects of ours that are kept, in the order in which they were sent.
         self._kept: dict[int, None] = {}
@@ -52,7 +52,7 @@ class Ledger:
         return event
 
     def keep(self, send: Callable[[], int | None]) -> int | None:
-        """Send an object of ours, and know it before anybody tells of it; `None` if there is no room."""
+        """Send an object of ours, and know it before an event tells of it; `None` if there is no room."""
         with self._keeping:
             number = send()
             if number is not None:

@@ -59,7 +59,7 @@ class DaemonProcess:
         return (Path(self._directory.name) / "log").read_text(encoding="utf-8")
 
     def wait_told(self, what: str, timeout_s: float = READY_S) -> None:
-        """Wait until it tells whoever started it so, as it tells systemd."""
+        """Wait until it tells its parent so, as it tells systemd."""
         deadline = time.monotonic() + timeout_s
         while (left_s := deadline - time.monotonic()) > 0:
             if self._process.poll() is not None:

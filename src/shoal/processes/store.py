@@ -1,4 +1,4 @@
-"""A store in a process of its own, as `shoal store` runs it, on a free port and a domain nobody else uses."""
+"""A store in a process of its own, as `shoal store` runs it, on a free port and a domain of its own."""
 
 import json
 import os

@@ -60,7 +60,7 @@ class Worker:
         self._reader.join()
         for stream in (self._process.stdin, self._process.stdout, self._errors):
             if stream is not None:
-                # What was told to a process that is gone cannot be told.
+                # A process that is gone hears nothing.
                 with contextlib.suppress(BrokenPipeError):
                     stream.close()
 
@@ -132,7 +132,7 @@ class Worker:
 
 def run_role(roles: Mapping[str, Role]) -> None:
     """Be the process that a `Worker` started: do the role named on the command line."""
-    # Ctrl-C reaches everybody in a terminal; the process that started this one decides what it means.
+    # Ctrl-C reaches every process of a terminal; the process that started this one decides what it means.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
     role, options = roles[sys.argv[1]], json.loads(sys.argv[2])

@@ -1,6 +1,6 @@
 """Turns Spark's filters into what a store can check: ranges of offsets and times, topics, and a selector.
 
-Spark checks every filter again on the rows it gets. So what is asked of the store may select more than the
+Spark checks every filter again on the rows it gets. So the question to the store may select more than the
 filters do, and must never select less: a filter that cannot be told exactly enough is left to Spark.
 """
 
@@ -50,7 +50,7 @@ _COMPARISONS: dict[type[Filter], str] = {
 
 @dataclass(frozen=True)
 class Pushed:
-    """What is asked of the store, as far as filters say it.
+    """The question to the store, as far as filters say it.
 
     Attributes:
         first: the first offset that can match.
@@ -86,7 +86,7 @@ class Pushed:
         return replace(self, topics=chosen if self.topics is None else self.topics & chosen)
 
     def selector(self, given: str | None) -> str | None:
-        """The selector to ask for, with the one that the options give."""
+        """The selector to ask for, with that of the options."""
         parts = ([given] if given else []) + list(self.selectors)
         return (
             " AND ".join(f"({part})" for part in parts) if len(parts) > 1 else (parts[0] if parts else None)

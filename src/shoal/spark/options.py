@@ -18,7 +18,7 @@ from shoal.errors import ConfigError, ShoalError
 from shoal.selector import Selector
 from shoal.spark.offsets import Boundary, parse_boundary
 
-#: Where a store listens if nobody says otherwise.
+#: Where a store listens by default.
 DEFAULT_STORE = "grpc://127.0.0.1:7475"
 
 #: A task reads about this many rows, so that small micro-batches are one task and large reads use all cores.

@@ -1,7 +1,7 @@
 """Reading queues: a batch looks at what is there, a stream takes it, exactly once.
 
 Under the query's name the store sets messages aside, and keeps in its log which. Where a micro-batch starts
-says which ones are meant: asking for the same start gives the same messages, also after a crash of anybody;
+says which ones are meant: asking for the same start gives the same messages, also after a crash of any part;
 asking for their end, which Spark does once the micro-batch is done, acknowledges them. The messages
 themselves are read from history, by their offsets.
 """
@@ -220,7 +220,7 @@ def _ranges(reading: Reading, store: Store, incarnation: str, runs: Runs) -> Ite
 
 
 def divide(runs: Iterable[tuple[int, int]], messages_max: int, runs_max: int = RUNS_MAX) -> Iterator[Runs]:
-    """The same offsets in parts of at most so many offsets and runs."""
+    """The same offsets in parts of a bounded number of offsets and runs."""
     part: Runs = []
     left = messages_max
     for first, last in runs:

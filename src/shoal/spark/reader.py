@@ -62,7 +62,7 @@ class ShoalPushingReader(ShoalReader):
     """
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
-        """Take what the store can check; Spark checks everything again on what is left."""
+        """Take what the store can check; Spark checks everything again on the remaining rows."""
         self._pushed = push(filters, property_types(self._reading.options))
         return filters
 

@@ -28,7 +28,7 @@ class Phrases:
     """Takes lines one by one, and gives back those that are worth showing."""
 
     def __init__(self) -> None:
-        #: A traceback, and those it was raised in the course of; and the last error of them, if it is told.
+        #: A traceback, and those it was raised in the course of; and the last error of them, if known.
         self._held: list[bytes] = []
         self._error: bytes | None = None
 

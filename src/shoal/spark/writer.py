@@ -1,9 +1,9 @@
 """Writing rows as messages, exactly once or at least once.
 
-A task stages its rows at the store, where nobody sees them. The driver then commits: one request names the
+A task stages its rows at the store, where no reader sees them. The driver then commits: one request names the
 stagings of exactly those task attempts that Spark counts, and an id, (query, micro-batch). The store makes
 them visible together and durable, and remembers the highest number for each query: a micro-batch that is done
-again after a crash is recognised, and what it staged is thrown away. Stagings that nobody commits expire.
+again after a crash is recognised, and what it staged is thrown away. Stagings without a commit expire.
 """
 
 import logging
@@ -67,7 +67,7 @@ class _Writing:
             store.info()
 
     def stage(self, iterator: Iterator[pa.RecordBatch], task: TaskContext, query: str) -> Staged:
-        """Bring the rows of a task to the store; make them visible only if nobody waits for other tasks."""
+        """Bring the rows of a task to the store; show them only if no caller waits for other tasks."""
         partition, stagings, rows = task.partitionId(), list[str](), 0
         prefix = f"{query or 'batch'}-{partition}-{task.taskAttemptId()}"
         with Store(self.options.at) as store:

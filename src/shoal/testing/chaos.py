@@ -1,4 +1,4 @@
-"""A situation nobody thought of: weather, nodes and mishaps all follow from the seed."""
+"""A situation by chance: weather, nodes and mishaps all follow from the seed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SETTLE_S = 900.0
 
 @scenario
 def chaos(simulation: Simulation) -> None:
-    """Send through random faults, end them, and check that everybody who stayed has everything."""
+    """Send through random faults, end them, and check that every node that stayed has everything."""
     _Chaos(simulation, random.Random(simulation.seed)).run()
 
 
@@ -75,7 +75,7 @@ class _Chaos:
         block_symbols = draw.choice((1, 7, 64, 200))
         parity = 0 if fec == "no_code" or block_symbols == 1 else draw.choice((0, 0, 2, 20))
         return NodeOptions(
-            # Whoever joins at the start of a stream joins at the first object it hears of.
+            # A node that joins at the start of a stream joins at the first object it hears of.
             sync="all",
             rate_bytes_per_s=draw.choice((1e5, 1e6, 1e7)),
             congestion=draw.choice(("fixed", "fixed", "nack_driven", "norm_cc")),
@@ -135,7 +135,7 @@ class _Chaos:
             self.list_ackers(sender)
 
     def list_ackers(self, sender: Node) -> None:
-        # Announcing ends as soon as the ackers have everything, so nobody else is sure of the end.
+        # Announcing ends as soon as the ackers have everything, so no other node is sure of the end.
         sender.set_ackers(node for node in self.steady if node is not sender)
 
     def partition(self) -> None:
@@ -167,7 +167,7 @@ class _Chaos:
     def restart_sender(self) -> None:
         sender = self.draw.choice(list(self.streams))
         sender.restart()
-        # What it acknowledged it has forgotten, and who is believed to have everything is told nothing.
+        # What it acknowledged it has forgotten; a node that is believed to have everything gets no report.
         for other in self.streams:
             other.set_ackers([])
         self.frozen = [node for node in self.frozen if node is not sender]
@@ -186,7 +186,7 @@ class _Chaos:
         self.simulation.run_until_holds(self.check_complete, within_s=SETTLE_S)
 
     def send_last_objects(self) -> None:
-        """Send one more object after others, from which those who were away learn that there were any."""
+        """Send one more object after others, from which nodes that were away learn that there were any."""
         deadline_s = self.simulation.now_s + SETTLE_S
         waiting = [node for node in self.streams if any(key.sender == node.id for key in self.live_objects())]
         while waiting := [sender for sender in waiting if sender.send_data(b"the last one") is None]:

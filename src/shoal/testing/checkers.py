@@ -38,7 +38,7 @@ def check_all(history: History, *more: Checker) -> None:
 
 
 def _streams_read(history: History) -> Iterator[tuple[int, NodeRecord, StreamKey, list[Delivery]]]:
-    """Every stream that somebody read: the reader, its record, the stream, and what it got of it."""
+    """Every stream that was read: the reader, its record, the stream, and what it got of it."""
     for node, record in history.nodes.items():
         by_stream: dict[StreamKey, list[Delivery]] = {}
         for delivery in record.deliveries:
@@ -56,7 +56,7 @@ def _positions(history: History, key: StreamKey) -> dict[bytes, int]:
 
 
 def no_duplicate(history: History) -> None:
-    """Nobody received a message twice."""
+    """No receiver got a message twice."""
     for node, _, key, deliveries in _streams_read(history):
         seen: set[bytes] = set()
         for delivery in deliveries:
@@ -67,7 +67,7 @@ def no_duplicate(history: History) -> None:
 
 
 def order_kept(history: History) -> None:
-    """Everybody received the messages of a stream in the order in which they were published."""
+    """Every receiver got the messages of a stream in the order in which they were published."""
     for node, _, key, deliveries in _streams_read(history):
         positions = _positions(history, key)
         last = -1
@@ -83,7 +83,7 @@ def order_kept(history: History) -> None:
 
 
 def no_gap(history: History) -> None:
-    """From the first message it received of a stream on, nobody missed one without being told."""
+    """From the first message of a stream on, no receiver missed one without a report."""
     for node, record in history.nodes.items():
         if record.unreadable:
             what = f"node {node} was given {record.unreadable} pieces of a stream that hold no message"
@@ -150,7 +150,7 @@ def nacks_bounded(*, per_repair: float, slack: int = 20) -> Checker:
 
 
 def memory_bounded(history: History) -> None:
-    """Nobody ever held more receive memory than it may."""
+    """No node ever held more receive memory than it may."""
     for node, record in history.nodes.items():
         if record.receive_bytes_peak > record.receive_bytes_max:
             what = f"node {node} held {record.receive_bytes_peak} bytes, may hold {record.receive_bytes_max}"
@@ -187,7 +187,7 @@ def _object_events(record: NodeRecord, *kinds: str) -> Iterator[tuple[ObjectKey,
 
 
 def objects_intact(history: History) -> None:
-    """Whoever received an object received what was sent, byte for byte, and its information before it.
+    """Every receiver of an object received what was sent, byte for byte, and its information before it.
 
     An object whose sender is gone, or let go of it, is delivered without information that did not come.
     """
@@ -227,7 +227,7 @@ def _had_no_source(history: History, record: NodeRecord, key: ObjectKey, at_s: f
 
 
 def objects_once(history: History) -> None:
-    """Nobody received an object twice, or was told twice that it was given up, or both."""
+    """No receiver got an object twice, or heard twice that it was given up, or both."""
     for node, record in history.nodes.items():
         fates: dict[ObjectKey, str] = {}
         for key, event in _object_events(record, "data_received", "object_aborted"):
@@ -260,7 +260,7 @@ def acked_objects_delivered(history: History) -> None:
 
 
 def commands_sent(history: History) -> None:
-    """Nobody heard a command that its sender did not give. Commands may be lost, and are repeated."""
+    """No node heard a command that its sender did not give. Commands may be lost, and are repeated."""
     for node, record in history.nodes.items():
         for event in record.events:
             if event.kind != "command_received":

@@ -13,8 +13,8 @@ def thousand_receivers(simulation: Simulation) -> None:
     """One sender, a thousand receivers with loss of their own, and NACKs that do not grow with them."""
     simulation.set_link(Link(loss=0.01, delay_s=0.0005))
     _, receivers = transfer(simulation, receivers=1_000, messages=200, size=1_000, group_size=1_000)
-    # Nearly every segment is lost by somebody, so repairs take as much of the rate as data does, and wait;
-    # whoever waits for one for longer than the hold-off asks again.
+    # Some receiver loses nearly every segment, so repairs take as much of the rate as data does, and wait;
+    # a receiver that waits for one for longer than the hold-off asks again.
     check_all(simulation.history(), complete(*ids(receivers)), nacks_bounded(per_repair=7.0))
 
 

@@ -372,7 +372,7 @@ class Node:
                 record.ended_s = self.domain.now_s
 
     def pause(self, *, socket_bytes: int | None = None) -> None:
-        """Stand still, as a stopped process does: its socket takes so many bytes of what arrives, or none."""
+        """Stand still, as a stopped process does: its socket takes some bytes of what arrives, or none."""
         if self._paused_at_s is None and self.life.end == "running":
             self._paused_at_s = self.domain.now_s
             self.domain.topology.set_up(self.name, False)
@@ -395,7 +395,7 @@ class Node:
         return self._paused_at_s is not None
 
     def jump(self, seconds: float) -> None:
-        """Let its calendar jump, as when somebody sets it; the clock that engines use does not."""
+        """Let its calendar jump, as when a person sets it; the clock that engines use does not."""
         self.core.jump(self.name, seconds)
 
     def set_port(self, port: Port) -> None:

@@ -1,4 +1,4 @@
-"""A domain nobody thought of: nodes, weather and mishaps all follow from the seed."""
+"""A domain by chance: nodes, weather and mishaps all follow from the seed."""
 
 from __future__ import annotations
 

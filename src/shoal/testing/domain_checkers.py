@@ -23,11 +23,11 @@ from shoal.testing.domain_history import (
 
 DomainChecker = Callable[[DomainHistory], None]
 
-#: A new node sends everything for so long, though nobody is known to want it.
+#: A new node sends everything for this time, though no member is known to want it.
 DISCOVERY_S = 2.0
 #: A queue may exceed its bound by what came at once.
 QUEUE_SLACK_BYTES = 300 << 10
-#: Who leaves says goodbye, once, within so long.
+#: A node that leaves says goodbye, once, within this time.
 GOODBYE_S = 2.0
 
 
@@ -74,7 +74,7 @@ def once_and_in_order(history: DomainHistory) -> None:
 
 
 def only_what_was_asked(history: DomainHistory) -> None:
-    """Nobody read what was not published, or what it did not subscribe to, or not at that time."""
+    """No node read what was not published, or what it did not subscribe to, or not at that time."""
     published = {
         message.key: message for life in history.lives for message in life.published if message.key.number
     }
@@ -108,7 +108,7 @@ def _why_unasked(
 
 
 def one_identity(history: DomainHistory) -> None:
-    """Whoever read a message, here or elsewhere, read the same timestamp; no identity is given twice."""
+    """All readers of a message, here or elsewhere, read the same timestamp; no identity is given twice."""
     timestamps: dict[MessageKey, int] = {}
     for life, record in _subscriptions(history):
         for reading in record.readings:
@@ -125,7 +125,7 @@ def one_identity(history: DomainHistory) -> None:
 
 
 def memory_bounded(history: DomainHistory) -> None:
-    """Nobody held more than its bounds allow."""
+    """No node held more than its bounds allow."""
     for life in history.running():
         state = life.state
         if state is None:
@@ -146,7 +146,7 @@ def memory_bounded(history: DomainHistory) -> None:
 
 
 def told_exactly(history: DomainHistory) -> None:
-    """Nobody was told that it lost what it read, or the same loss twice."""
+    """No node heard that it lost what it read, or of the same loss twice."""
     for life in history.lives:
         told: dict[tuple[int, int], list[tuple[int, int]]] = defaultdict(list)
         for loss in life.losses:
@@ -166,7 +166,7 @@ def told_exactly(history: DomainHistory) -> None:
 
 
 def nothing_silent(history: DomainHistory) -> None:
-    """Between the first and the last message that somebody read of a chain, all others were read or lost."""
+    """Between the first and the last message that a node read of a chain, all others were read or lost."""
     chains: dict[tuple[int, int], list[Published]] = defaultdict(list)
     for life in history.lives:
         for message in life.published:
@@ -194,9 +194,9 @@ def nothing_silent(history: DomainHistory) -> None:
 
 
 def flushes_hold(history: DomainHistory) -> None:
-    """When a flush was over, whoever wanted a message and was not silent had read it.
+    """When a flush was over, every node that wanted a message and was not silent had read it.
 
-    Or it had lost it, and this flush or one before it named somebody who lost something: itself, or a router
+    Or it had lost it, and this flush or one before it named a node that lost something: itself, or a router
     between them.
     """
     # Of the lives under one node id the last one counts.
@@ -210,7 +210,7 @@ def flushes_hold(history: DomainHistory) -> None:
                 counts = reader is not life and reader.nodes & _members(life, flush)
                 if not counts or reader.nodes & set(flush.silent) or not _there(reader, flush.ended_s):
                     continue
-                # A queue that nobody reads holds back all that comes to its node.
+                # A queue without a reader holds back all that comes to its node.
                 if not all(
                     record.always_read or not record.keeps_all for record in reader.subscriptions.values()
                 ):
@@ -272,7 +272,7 @@ def _check_flush(
         )
         if not wanted or message.key in read:
             continue
-        # Of what somebody lost while it was taken for gone no flush tells.
+        # No flush tells what a node lost while it was taken for gone.
         is_told = message.at_s <= joined_s or any(began_s >= message.at_s for began_s in named)
         if message.key not in lost or not is_told:
             what = f"{life} flushed by {ended_s:.6f} s, and {reader} had not read {message.key}"
@@ -367,7 +367,7 @@ def _unaccounted(
         if is_there or message.at_s >= known_s
     ]
     if not _must_have_all(history, life, reader, record):
-        # Of what was said last, nobody knows whether it got there.
+        # Whether the last messages got there is not known.
         last = max(read, default=0)
         wanted = [message for message in wanted if message.key.number <= last]
     return [message for message in wanted if message.key.number not in read and message.key not in lost]
@@ -416,7 +416,7 @@ def _must_have_all(history: DomainHistory, life: Life, reader: Life, record: Sub
         return False
     if life.end == "running":
         return True
-    # A goodbye says what the last numbers are. Nobody repairs it: all its copies may be lost, on the network
+    # A goodbye says what the last numbers are. No node repairs it: all its copies may be lost, on the network
     # or at a host that stands still.
     farewell = [happening for happening in reader.happenings if happening.node in life.nodes]
     return (
@@ -428,7 +428,7 @@ def _must_have_all(history: DomainHistory, life: Life, reader: Life, record: Sub
 
 
 def _paused_at_the_end(reader: Life, life: Life) -> bool:
-    """Whether a reader stood still while somebody said goodbye."""
+    """Whether a reader stood still while a node said goodbye."""
     end_s = life.ended_s or 0.0
     return any(began_s <= end_s + GOODBYE_S and ended_s >= end_s for began_s, ended_s in reader.pauses)
 
@@ -447,7 +447,7 @@ def no_stall(longest_s: float) -> DomainChecker:
 
 
 def nothing_lost(history: DomainHistory) -> None:
-    """Nobody was told that it lost anything."""
+    """No node heard that it lost anything."""
     for life in history.lives:
         if life.losses:
             raise DomainCheckError(history, "nothing_lost", f"{life} lost {life.losses[0]}")

@@ -106,7 +106,7 @@ class Life:
     """A node from one start to its end."""
 
     name: int
-    #: Its node id, the present one: it takes another one if somebody else has it.
+    #: Its node id, the present one: it takes another one if another node has it.
     node: int
     publisher: int
     began_s: float

@@ -19,7 +19,7 @@ from shoal.testing.routed_checkers import check_routed, every_number_accounted
 
 @domain_scenario
 def two_lans_and_a_router(domain: Domain) -> None:
-    """A router joins two LANs; what nobody on the other side wants does not cross."""
+    """A router joins two LANs; what no program on the other side wants does not cross."""
     router = domain.add_node(segments=(0, 1), router=True)
     here, there = (
         [domain.add_node(segments=(0,)) for _ in range(2)],
@@ -160,7 +160,7 @@ def a_second_link_comes_up(domain: Domain) -> None:
 
 @domain_scenario
 def a_router_that_serves_nobody_is_killed(domain: Domain) -> None:
-    """Of three routers in a circle one is killed behind which nobody is: a flush does not wait for it."""
+    """Of three routers in a circle one is killed that has no node behind it: a flush does not wait for it."""
     routers = [domain.add_node(segments=(), router=True, resume_s=60.0) for _ in range(3)]
     programs = [domain.add_node(segments=(), resume_s=60.0) for _ in range(2)]
     for at, router in enumerate(routers):
@@ -216,7 +216,7 @@ def a_short_publisher_beside_a_killed_router(domain: Domain) -> None:
 
 
 def _publish_and_leave(domain: Domain, publisher: Node) -> bool:
-    """What a short program does; false if not everybody had everything when it left."""
+    """What a short program does; false if a member lacked something when it left."""
     domain.run_until_true(lambda: bool(publisher.interested("t")), within_s=3, step_s=0.01)
     publisher.publish("t", *numbered(5))
     return publisher.close(within_s=2.5)
@@ -293,9 +293,9 @@ def a_router_that_returns_at_once(domain: Domain) -> None:
 
 @domain_scenario
 def a_quiet_publisher_beside_another(domain: Domain) -> None:
-    """Two publish behind a router, one of them little, while a reader stands still: it is told of both.
+    """Two publish behind a router, one of them little, while a reader stands still: it hears of both losses.
 
-    So is the quiet one, by its first flush that everybody answers.
+    So does the quiet one, by its first flush that every node answers.
     """
     draw = random.Random(domain.seed)
     small = BusOptions(cache_bytes=64 << 10, window_bytes=32 << 10, receive_window_bytes=64 << 10)

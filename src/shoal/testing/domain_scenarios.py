@@ -15,7 +15,7 @@ from shoal.testing.scenarios import SCENARIOS
 from shoal.testing.stranger import Stranger
 
 LAN = Link(delay_s=0.0005)
-#: Nodes have so long to find each other again, and to tell what was lost, once all faults are over.
+#: Time in which nodes find each other again, and report losses, once all faults are over.
 SETTLE_S = 60.0
 #: How long a member that gets nowhere may hold a publisher back: `slow_after_s`, and once more to notice it.
 STALL_S = 1.5
@@ -211,7 +211,7 @@ def interest_that_changes(domain: Domain) -> None:
 
 @domain_scenario
 def a_slow_reader(domain: Domain) -> None:
-    """One reader of four stops reading: its publisher waits no longer than documented, and it is told."""
+    """One reader of four stops: its publisher waits no longer than documented, and it hears of its loss."""
     publisher, *readers = domain.add_nodes(5, lane_bytes_max=64 << 10, window_bytes=64 << 10)
     subscriptions = [node.subscribe("prices/>", queue_bytes_max=32 << 10) for node in readers]
     meet(domain)
@@ -255,7 +255,7 @@ def a_slow_store(domain: Domain) -> None:
 
 @domain_scenario
 def a_host_that_pauses_now_and_then(domain: Domain) -> None:
-    """A host that stands still at times is given longer until it is taken for dead, and buries nobody."""
+    """A host that stands still at times is given longer until it is taken for dead, and buries no other."""
     publisher, pausing, other = domain.add_nodes(3)
     for node in (pausing, other):
         node.subscribe("prices/>")
@@ -275,7 +275,7 @@ def a_host_that_pauses_now_and_then(domain: Domain) -> None:
 
 @domain_scenario
 def a_paused_host(domain: Domain) -> None:
-    """A host stands still for longer than its heartbeats, comes back, and is told what it missed."""
+    """A host stands still for longer than its heartbeats, comes back, and hears what it missed."""
     publisher, reader, other = domain.add_nodes(3)
     reader.subscribe("prices/>")
     other.subscribe("news")
@@ -419,14 +419,14 @@ def under_attack(domain: Domain, attack: Callable[[Stranger], None]) -> None:
 
 @domain_scenario
 def changed_copies(domain: Domain) -> None:
-    """Somebody without a key sends 3,500 changed copies of what he hears in a second: the flow goes on."""
+    """A stranger without a key sends 3,500 changed copies of what he hears in a second: the flow goes on."""
     under_attack(domain, lambda stranger: stranger.send_changed(35))
     no_stall(STALL_S)(settle(domain))
 
 
 @domain_scenario
 def copies_once_more(domain: Domain) -> None:
-    """Somebody without a key sends 3,500 copies of what he hears in a second: nothing is lost or doubled."""
+    """A stranger without a key sends 3,500 copies of what he hears in a second: none is lost or doubled."""
     under_attack(domain, lambda stranger: stranger.send_again(35))
     history = settle(domain)
     no_stall(STALL_S)(history)
@@ -435,9 +435,9 @@ def copies_once_more(domain: Domain) -> None:
 
 @domain_scenario
 def copies_of_another_run(domain: Domain) -> None:
-    """Somebody repeats all that he hears as another run of its sender: most arrives, the rest is told.
+    """A stranger repeats all that he hears as another run of its sender: most arrives, the rest is reported.
 
-    More is not promised: whoever hears two runs of one node at once cannot know which of them is true, and
+    More is not promised: a node that hears two runs of one node at once cannot know which is true, and
     only a key helps.
     """
     under_attack(domain, lambda stranger: stranger.send_as(50, instance=7))
@@ -453,7 +453,7 @@ def copies_of_another_run(domain: Domain) -> None:
 
 @domain_scenario
 def copies_under_another_id(domain: Domain) -> None:
-    """Somebody repeats all that he hears under one other node id: nobody moves there."""
+    """A stranger repeats all that he hears under one other node id: no member moves there."""
     under_attack(domain, lambda stranger: stranger.send_as(50, node=77))
     history = settle(domain)
     no_stall(STALL_S)(history)

@@ -30,7 +30,7 @@ class Link:
     delay_s: float = 0.0
     """The least time under way."""
     jitter_s: float = 0.0
-    """Up to so much longer, at random; the order stays."""
+    """Up to this much longer, at random; the order stays."""
     cut: bool = False
     """Nothing arrives."""
 

@@ -351,7 +351,7 @@ class ForwardRun:
         self.random.choice(self.talks).hear()
 
     def pass_time(self, seconds: float) -> None:
-        """Time passes for everybody."""
+        """Time passes for all."""
         self.now_s += seconds
         for talk in self.talks:
             talk.session.handle_timeout(self.now_s)

@@ -4,7 +4,7 @@ Everything that `store_run` does to a store alone is done to the owner of the gr
 is checked by the same rules: a client must not see the difference. Beside that, messages between members are
 lost, late and doubled, members are cut off from the others, and each disk stops, tears writes and fails syncs
 by itself. Disks are lost for good, one at a time: a new member copies the log, and takes the place of the old
-one while clients go on. Some members stay away so long that the others remove what they lack.
+one while clients go on. Some members stay away until the others remove what they lack.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ MEMBERS = (1, 2, 3)
 ELECTION_S = 1.0
 #: How far the time goes between two looks at the members.
 LOOK_S = 0.02
-#: An owner is elected within so many looks, if most members can talk to each other.
+#: An owner is elected within this number of looks, if most members can talk to each other.
 LOOKS_MAX = 3000
 #: How long a member that died stays away, and a cut lasts, at the most.
 AWAY_S_MAX = 4.0
@@ -101,7 +101,7 @@ class GroupRun(StoreRun):
         self.served: dict[int, int] = {}
         #: How often a member's log was cut off, or replaced by a copy.
         self.cuts = 0
-        #: The member whose disk was lost, and the one that takes its place.
+        #: The member whose disk was lost, and its replacement.
         self.lost: tuple[int, Site] | None = None
         #: How many disks were replaced.
         self.replaced = 0
@@ -267,7 +267,7 @@ class GroupRun(StoreRun):
             self.cut_until_s = self.now_s + self.weather.random() * AWAY_S_MAX
 
     def start_again(self) -> None:
-        """The owner died, or was deposed, or only its store ended: whoever owns the group next serves."""
+        """The owner died, or was deposed, or only its store ended: the next owner of the group serves."""
         if self.owner.log is self.log and (self.is_unfit() or self.random.random() < 0.5):
             self.owner.die(self.away_s())
         for _ in range(20):
@@ -279,7 +279,7 @@ class GroupRun(StoreRun):
         raise AssertionError(f"no owner could serve: {self.describe_members()}")
 
     def is_unfit(self) -> bool:
-        """Whether the owner's log takes nothing more."""
+        """Whether the owner's log is full."""
         member = self.owner.member
         return self.log.failure is not None or self.disk.is_stopped or member is None or bool(member.failure)
 
@@ -298,7 +298,7 @@ class GroupRun(StoreRun):
         self.crash()
 
     def pass_time(self, seconds: float) -> None:
-        """Time passes for everybody."""
+        """Time passes for all."""
         until_s = self.now_s + seconds
         while self.now_s < until_s:
             self.carry()
@@ -319,7 +319,7 @@ class GroupRun(StoreRun):
             self.crash()
 
     def heal(self) -> None:
-        """No more faults: everything reaches everybody, and all members have the same log."""
+        """No more faults: everything arrives everywhere, and all members have the same log."""
         super().heal()
         for _ in range(3000):
             is_level = all(log.is_settled and log.durable == self.log.durable for _, log, _ in self.living())
@@ -334,7 +334,7 @@ class GroupRun(StoreRun):
         assert len({log.durable for log in logs}) == 1, f"members end elsewhere: {self.describe_members()}"
 
     def describe_members(self) -> str:
-        """How each member is, for whoever looks for the reason."""
+        """How each member is, for a reader that looks for the reason."""
         found = [
             (site.id, member.term, member.owner, member.indexes, member.owns)
             for site, _, member in self.living()
@@ -345,5 +345,5 @@ class GroupRun(StoreRun):
         )
 
     def describe(self) -> str:
-        """What is left, for whoever looks for the reason."""
+        """What is left, for a reader that looks for the reason."""
         return f"{super().describe()}, {self.describe_members()}"

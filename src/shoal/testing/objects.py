@@ -68,7 +68,7 @@ def objects(simulation: Simulation) -> None:
 
 @scenario
 def cancelled_objects(simulation: Simulation) -> None:
-    """A receiver is away while objects are sent and cancelled: it gets the others, and is told of these."""
+    """A receiver is away while objects are sent and cancelled: it gets the others, and hears of these."""
     simulation.set_link(Link(loss=0.1, delay_s=0.001))
     sender = simulation.add_node(rate_bytes_per_s=RATE)
     away, well = simulation.add_nodes(2, sync="all")

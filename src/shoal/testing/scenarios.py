@@ -146,7 +146,7 @@ def _check_complete(simulation: Simulation, receivers: list[Node]) -> None:
 
 @scenario
 def lossless(simulation: Simulation) -> None:
-    """Nothing is lost, and nobody asks for anything."""
+    """Nothing is lost, and no node asks for anything."""
     sender, receivers = transfer(simulation)
     _check_complete(simulation, receivers)
     assert sender.stats["repairs_sent"] == 0
@@ -195,7 +195,7 @@ def lost_runs(simulation: Simulation) -> None:
 
 @scenario
 def loss_that_ends(simulation: Simulation) -> None:
-    """After a second nothing is lost any more, and soon nobody misses anything."""
+    """After a second nothing is lost any more, and soon no node misses anything."""
     simulation.set_link(Link(loss=0.4, delay_s=0.0005))
     sender = simulation.add_node(rate_bytes_per_s=RATE)
     receivers = simulation.add_nodes(5, sync="start")
@@ -375,7 +375,7 @@ def frozen_receiver(simulation: Simulation) -> None:
 def _late_join(
     simulation: Simulation, sync: Literal["current", "start", "all"]
 ) -> tuple[Node, Node, list[int]]:
-    """Two streams, of which the first is over when somebody joins; sender, joiner, streams."""
+    """Two streams, of which the first is over when a node joins; sender, joiner, streams."""
     simulation.set_link(Link(loss=0.05, delay_s=0.001))
     schemes: list[Literal["no_code", "reed_solomon_8", "small_block"]]
     schemes = ["no_code", "reed_solomon_8", "small_block"]
@@ -384,7 +384,7 @@ def _late_join(
     old, new = sender.open_stream(), sender.open_stream()
     sender.publish(old, *numbered(100))
     simulation.run_until_delivered({witness: 100}, within_s=30.0)
-    # Until then the old stream's last segment is announced, and whoever hears that counts as present.
+    # Until then the old stream's last segment is announced, and a node that hears that counts as present.
     simulation.run_for(3.0)
     sender.publish(new, *numbered(500, size=500))
     simulation.run_until(simulation.now_s + 0.1)
@@ -429,7 +429,7 @@ def late_join_all(simulation: Simulation) -> None:
 
 @scenario
 def several_senders(simulation: Simulation) -> None:
-    """Everybody sends to everybody at once."""
+    """Every node sends to all others at once."""
     simulation.set_link(Link(loss=0.1, delay_s=0.001))
     nodes = simulation.add_nodes(5, rate_bytes_per_s=RATE, sync="start")
     for node in nodes:
@@ -510,7 +510,7 @@ def slow_reader(simulation: Simulation) -> None:
 
 @scenario
 def squelch(simulation: Simulation) -> None:
-    """A receiver was away for longer than the sender's cache reaches: it is told, and goes on in order."""
+    """A receiver was away for longer than the sender's cache reaches: it hears so, and goes on in order."""
     sender = simulation.add_node(rate_bytes_per_s=RATE)
     away = simulation.add_node(sync="start")
     stream = sender.open_stream(cache_bytes=100_000)

@@ -143,7 +143,7 @@ class Publisher(Client):
             self.last_stored_first = self.number
 
     def when_stored(self, number: int, topic: str) -> Callable[[ShoalError | None], None]:
-        """Note what a caller is told that waits for a message."""
+        """Note what a caller hears that waits for a message."""
         is_queue = topic.startswith("_")
         publisher, history, live = self.session.publisher, self.run.history, self.live
 
@@ -263,7 +263,7 @@ class Worker(Client):
         super().__init__(run, name, client_id=None if reader in QUEUES else name)
 
     def begin(self) -> None:
-        """Begin a life: what was held comes again, and nobody knows how a commit ended."""
+        """Begin a life: what was held comes again, and how a commit ended is not known."""
         super().begin()
         self._consumers = itertools.count(1)
         self.tx_number = 0
@@ -515,7 +515,7 @@ class Live:
             committed.asked(flush)
 
     def lose(self) -> None:
-        """The store is dead, and nobody repairs what was under way."""
+        """The store is dead, and nothing repairs what was under way."""
         self.take()
         self.under_way.clear()
         self.asked.clear()

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 @dataclass(slots=True)
 class Sent:
-    """A message that somebody sent."""
+    """A message that was sent."""
 
     topic: str
     #: The transaction it was part of.
@@ -21,7 +21,7 @@ class Sent:
 
 @dataclass(slots=True)
 class Delivery:
-    """A message that somebody received."""
+    """A message that was received."""
 
     order: int
     offset: int
@@ -195,7 +195,7 @@ def _check_reader(history: History, reader: str) -> None:
             raise AssertionError(f"{reader} received {message} at several offsets: it is stored twice")
         for each in deliveries[1:]:
             if not each.marked:
-                # Only the first that set out may say nothing; whoever hears it last is not to blame.
+                # Only the first that set out may say nothing; the one to hear it last is not to blame.
                 raise AssertionError(f"{reader} received {message} again, and it does not say so")
         if deliveries:
             done = history.acks.get((reader, deliveries[0].offset))
@@ -214,7 +214,7 @@ def _check_reader(history: History, reader: str) -> None:
 def _check_commits(history: History, readers: tuple[str, ...]) -> None:
     """Transactions are whole, also those of which no client knows the outcome.
 
-    If somebody sees a message that a transaction sent, the transaction is done. Then what it acknowledged
+    If a receiver sees a message that a transaction sent, the transaction is done. Then what it acknowledged
     never sets out again, and no other transaction that acknowledges the same is done.
     """
     done_by: dict[tuple[str, int], str] = {}

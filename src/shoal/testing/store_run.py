@@ -59,7 +59,7 @@ class StoreRun:
         self.history = History()
         self.now_s = 1_000_000.0
         self.starts = 0
-        #: By session: whoever hears it, and what is under way in both directions.
+        #: By session: its client, and what is under way in both directions.
         self.clients: dict[str, Client] = {}
         self.inbound: dict[str, deque[dict[str, Any]]] = {}
         self.outbound: dict[str, deque[dict[str, Any]]] = {}
@@ -287,7 +287,7 @@ class StoreRun:
         self.outbound[session] = deque()
 
     def see_off(self, session: str) -> None:
-        """A client said goodbye: what it said last arrives, and nobody hears the answers."""
+        """A client said goodbye: what it said last arrives, and no client hears the answers."""
         self.inbound.setdefault(f"{session} left", self.inbound[session])
         self.disconnect(session)
 
@@ -355,7 +355,7 @@ class StoreRun:
             client.leave()
 
     def pass_time(self, seconds: float) -> None:
-        """Time passes for everybody, in steps: what passes at once the store does not count."""
+        """Time passes for all, in steps: what passes at once the store does not count."""
         until_s = self.now_s + seconds
         while self.now_s < until_s:
             self.now_s = min(until_s, self.now_s + 0.5)
@@ -367,7 +367,7 @@ class StoreRun:
             client.go_on()
 
     def heal(self) -> None:
-        """No more faults: everything that was stored must reach everybody."""
+        """No more faults: everything that was stored must arrive everywhere."""
         self.is_healing = True
         self.mend()
         # What the last fault took must be missed, too, though nothing else breaks any more.
@@ -390,7 +390,7 @@ class StoreRun:
             self.crash()
 
     def is_quiet(self) -> bool:
-        """Whether everybody has everything."""
+        """Whether every receiver has everything."""
         status = self.machine.status()
         left = sum(each["messages"] for each in status["queues"])
         lag = sum(each["ready"] + each["in_flight"] for each in status["subscriptions"])
@@ -400,7 +400,7 @@ class StoreRun:
         return not left and not lag and not busy and scanned
 
     def describe(self) -> str:
-        """What is left, for whoever looks for the reason."""
+        """What is left, for a reader that looks for the reason."""
         status = self.machine.status()
         readers = [
             (each["key"], each["messages"], each["ready"], each["in_flight"], each["cursor"])

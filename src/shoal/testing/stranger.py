@@ -1,4 +1,4 @@
-"""Somebody at the group who has no key: he hears what is sent to it, and sends copies, changed or not."""
+"""A stranger at the group without a key: he hears what is sent to it, and sends copies, changed or not."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import random
 
 from shoal.testing.domain import Domain
 
-#: Copies are made of so many datagrams at the most.
+#: Copies are made of at most this number of datagrams.
 HEARD_MAX = 20_000
 #: Bytes in which a changed copy differs are among the first: there are a message's headers.
 HEADER_BYTES = 40

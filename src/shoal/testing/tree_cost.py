@@ -41,7 +41,7 @@ def random_graph(draw: random.Random, count: int) -> Graph:
 
 
 def tree_from(graph: Graph, root: int, ids: list[int]) -> dict[int, int]:
-    """Everybody's next node on its shortest way to a root; of equally short ones that to the smaller id."""
+    """Every node's next node on its shortest way to a root; of equally short ones that to the smaller id."""
     parents, open_nodes, level = {root: root}, deque([root]), {root: 0}
     while open_nodes:
         node = open_nodes.popleft()

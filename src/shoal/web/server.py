@@ -113,7 +113,7 @@ class WebServer:
 
 async def close_slow(connections: Collection[Any], patience_s: float = REQUEST_S) -> None:
     """Close connections of uvicorn whose request does not come, or not whole; without end."""
-    #: The request that each connection had before the one that is waited for, and since when it is.
+    #: The request that each connection had before the awaited one, and since when it is.
     waiting: dict[Any, tuple[object, float]] = {}
     while True:
         await asyncio.sleep(patience_s / 10)

@@ -8,7 +8,7 @@ DIR/_writing/       what is not finished
 
 A micro-batch is an epoch with a directory of its own, which appears under its name when all of it is written.
 One that is done again after a crash finds its directory there and does nothing, or finds none and starts
-afresh. Names that begin with an underscore are left out by everybody who reads Parquet. Compaction makes few
+afresh. Readers of Parquet leave out names that begin with an underscore. Compaction makes few
 large files of many small ones; it writes down what it replaces before it does, and a compaction that was
 interrupted is finished by the next start.
 """
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-#: A task has at most as many files open at once; the one that was written to longest ago is closed for
+#: A task has at most this number of files open at once; the least recently written one is closed for
 #: another.
 OPEN_FILES_MAX = 256
 #: Rows of one file after compaction.

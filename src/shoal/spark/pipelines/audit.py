@@ -14,7 +14,7 @@ from shoal.spark.pipelines import common
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-#: At most as many examples of each finding are told.
+#: At most this number of examples of each finding is shown.
 EXAMPLES_MAX = 5
 
 
@@ -98,7 +98,7 @@ def audit(
         (f.col("number") < f.max("number").over(before)).alias("behind"),
         (f.col("number").isNotNull() & (f.row_number().over(copies) > 1)).alias("copy"),
     )
-    # A copy stands behind its original by nature; it is told as a copy only.
+    # A copy stands behind its original by nature; it is reported as a copy only.
     late = f.col("behind") & ~f.col("copy")
     found = (
         marked.groupBy("publisher", "chain")

@@ -75,7 +75,7 @@ class Capacity:
 
     Attributes:
         run: which run.
-        models: for each contestant and kind every form, the one that predicts better first.
+        models: for each contestant and kind every form, the better predictor first.
         cells: what was measured.
         dropped: samples without all that is needed.
         invalid: samples of cells that broke the study's rules; they are left out.
