@@ -31,6 +31,7 @@ from shoal.errors import (
     TransactionInProgressError,
     TransactionRolledBackError,
 )
+from shoal.jms.acknowledge_mode import AcknowledgeMode
 from shoal.jms.administered import lookup
 from shoal.jms.bodies import MapMessage, ObjectMessage, TextMessage
 from shoal.jms.browser import QueueBrowser
@@ -40,7 +41,6 @@ from shoal.jms.consumer import MessageConsumer
 from shoal.jms.context import JMSContext
 from shoal.jms.context_consumer import JMSConsumer
 from shoal.jms.context_producer import JMSProducer
-from shoal.jms.delivering import AcknowledgeMode
 from shoal.jms.destination import Destination, Queue, TemporaryQueue, TemporaryTopic, Topic
 from shoal.jms.factory import ConnectionFactory
 from shoal.jms.message import (

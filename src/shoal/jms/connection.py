@@ -20,7 +20,7 @@ from shoal.errors import (
     JMSError,
     ShoalError,
 )
-from shoal.jms.delivering import AcknowledgeMode, checked_mode
+from shoal.jms.acknowledge_mode import AcknowledgeMode, checked_mode
 from shoal.jms.destination import Destination, TemporaryQueue, TemporaryTopic
 from shoal.jms.failures import check_here, closed_error, translating
 from shoal.jms.feeds import Feed

@@ -4,13 +4,13 @@ import threading
 from types import TracebackType
 from typing import ClassVar, Self
 
+from shoal.jms.acknowledge_mode import AcknowledgeMode
 from shoal.jms.arguments import check_flag
 from shoal.jms.browser import QueueBrowser
 from shoal.jms.connection import Connection, ConnectionMetaData, ExceptionListener
 from shoal.jms.consumer import MessageConsumer
 from shoal.jms.context_consumer import JMSConsumer
 from shoal.jms.context_producer import JMSProducer
-from shoal.jms.delivering import AcknowledgeMode
 from shoal.jms.destination import Destination, Queue, TemporaryQueue, TemporaryTopic, Topic
 from shoal.jms.making import Making
 from shoal.selector import CorrelationFilter
@@ -222,7 +222,7 @@ class JMSContext(Making):
         """Acknowledge all that this context has delivered (CLIENT_ACKNOWLEDGE); nothing in other modes."""
         self._session._check()
         if self._session._mode is AcknowledgeMode.CLIENT_ACKNOWLEDGE:
-            self._session._delivering.acknowledge()
+            self._session._unacknowledged.acknowledge()
 
     def recover(self) -> None:
         """Deliver again, in order, everything that is not acknowledged."""

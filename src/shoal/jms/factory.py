@@ -5,9 +5,9 @@ from typing import Any, Unpack
 from shoal.bus.sync import Bus
 from shoal.config import ConnectOptions, resolve, split_client, split_roles
 from shoal.errors import InvalidArgumentError, JMSSecurityError
+from shoal.jms.acknowledge_mode import AcknowledgeMode, checked_mode
 from shoal.jms.connection import Connection
 from shoal.jms.context import JMSContext
-from shoal.jms.delivering import AcknowledgeMode, checked_mode
 from shoal.jms.failures import translating
 from shoal.jms.java_names import JavaNames
 from shoal.jms.message import DEFAULT_DELIVERY_MODE, checked_delivery_mode

@@ -5,7 +5,7 @@ from types import TracebackType
 from typing import Self
 
 from shoal.errors import InvalidArgumentError, InvalidDestinationError
-from shoal.jms.delivering import AcknowledgeMode
+from shoal.jms.acknowledge_mode import AcknowledgeMode
 from shoal.jms.destination import Destination, Queue, TemporaryQueue, TemporaryTopic, Topic
 from shoal.jms.message import Message
 from shoal.jms.session import Session

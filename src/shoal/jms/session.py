@@ -5,12 +5,13 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from shoal.errors import IllegalStateError, InvalidDestinationError, TransactionRolledBackError
+from shoal.jms.acknowledge_mode import AcknowledgeMode
 from shoal.jms.arguments import check_flag
 from shoal.jms.browser import QueueBrowser
 from shoal.jms.completion import Completions
 from shoal.jms.consumer import MessageConsumer, MessageListener
 from shoal.jms.correlating import selector_of
-from shoal.jms.delivering import AcknowledgeMode, Delivering
+from shoal.jms.delivering import Delivering
 from shoal.jms.destination import (
     Destination,
     Queue,
@@ -59,6 +60,7 @@ class Session(Making):
         self._delivering = self._make_delivering(
             connection._gate, mode, options.unacknowledged_max, options.redeliveries_max
         )
+        self._unacknowledged = self._delivering.unacknowledged
         self._subscribing = Subscribing(connection, self._sender.waits)
         self._receive = self._delivering.receive
         self._close_consumer = self._delivering.close_consumer
@@ -236,7 +238,7 @@ class Session(Making):
     def _acknowledge(self, message: Message) -> None:
         self._check()
         if self._mode is AcknowledgeMode.CLIENT_ACKNOWLEDGE:
-            self._delivering.acknowledge()
+            self._unacknowledged.acknowledge()
 
     def recover(self) -> None:
         """Deliver again, in order, everything that is not acknowledged.
@@ -247,7 +249,7 @@ class Session(Making):
         self._check()
         if self._mode is AcknowledgeMode.SESSION_TRANSACTED:
             raise IllegalStateError("a transacted session is not recovered, but rolled back: call rollback")
-        self._delivering.recover()
+        self._unacknowledged.recover()
 
     def _check_transacted(self, what: str) -> None:
         self._check()
@@ -266,16 +268,16 @@ class Session(Making):
         self._sender.completions.wait_done()
         try:
             with translating():
-                self._sender.commit(self._delivering.committed())
+                self._sender.commit(self._unacknowledged.committed())
         except TransactionRolledBackError:
-            self._delivering.recover()
+            self._unacknowledged.recover()
             raise
         except BaseException:
             # It is committed, or will be, or the store delivers again: this session has no part in it any
             # more.
-            self._delivering.forget()
+            self._unacknowledged.forget()
             raise
-        self._delivering.forget()
+        self._unacknowledged.forget()
 
     def rollback(self) -> None:
         """Forget what was sent, and deliver again what was received, since the last time."""
@@ -283,7 +285,7 @@ class Session(Making):
         self._sender.completions.wait_done()
         with translating():
             self._sender.rollback()
-        self._delivering.recover()
+        self._unacknowledged.recover()
 
     # Ends.
 

@@ -11,9 +11,9 @@ from typing import Any, Self
 from shoal.bus.doorbell import in_own_thread
 from shoal.errors import JMSError
 from shoal.jms import connection as threads
+from shoal.jms.acknowledge_mode import AcknowledgeMode
 from shoal.jms.aio.session import LoopSession, Session
 from shoal.jms.connection import ConnectionMetaData, ExceptionListener
-from shoal.jms.delivering import AcknowledgeMode
 from shoal.jms.java_names import JavaNames
 
 

@@ -3,12 +3,12 @@
 from types import TracebackType
 from typing import ClassVar, Self
 
+from shoal.jms.acknowledge_mode import AcknowledgeMode
 from shoal.jms.aio.connection import Connection
 from shoal.jms.aio.consumer import JMSConsumer, MessageConsumer, QueueBrowser
 from shoal.jms.aio.producer import JMSProducer
 from shoal.jms.arguments import check_flag
 from shoal.jms.connection import ConnectionMetaData, ExceptionListener
-from shoal.jms.delivering import AcknowledgeMode
 from shoal.jms.destination import Destination, Queue, TemporaryQueue, TemporaryTopic, Topic
 from shoal.jms.making import Making
 from shoal.selector import CorrelationFilter

@@ -11,11 +11,13 @@ from typing import Any, TypeVar
 
 from shoal import _core
 from shoal.bus.doorbell import Doorbell
+from shoal.jms.acknowledge_mode import AcknowledgeMode
 from shoal.jms.aio.worker import Worker
 from shoal.jms.arguments import left_of
 from shoal.jms.consumer import MessageConsumer
-from shoal.jms.delivering import TURN_MAX, AcknowledgeMode, Delivering, log_failure, next_due_s
+from shoal.jms.delivering import Delivering
 from shoal.jms.feeds import Entry
+from shoal.jms.listener_thread import TURN_MAX, log_failure, next_due_s
 from shoal.jms.message import Message
 
 T = TypeVar("T")
@@ -103,9 +105,10 @@ class LoopDelivering(Delivering):
         if self._keeps or entry.is_settled:
             return
         is_lazy = self.mode is AcknowledgeMode.DUPS_OK_ACKNOWLEDGE
-        for each, last in self._saved(consumer, entry) if is_lazy else [(consumer, entry)]:
+        due = self.unacknowledged.save(consumer, entry) if is_lazy else [(consumer, entry)]
+        for each, last in due:
             self._acknowledging += 1
-            self._begin_acknowledge(each, last, self._answered, through=is_lazy)
+            self.unacknowledged.begin_acknowledge(each, last, self._answered, through=is_lazy)
 
     def _answered(self) -> None:
         """The store has answered, on whatever thread."""

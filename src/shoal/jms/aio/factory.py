@@ -10,9 +10,9 @@ from shoal.config import ConnectOptions
 from shoal.jms import administered
 from shoal.jms import connection as threads
 from shoal.jms import factory as factories
+from shoal.jms.acknowledge_mode import AcknowledgeMode, checked_mode
 from shoal.jms.aio.connection import Connection
 from shoal.jms.aio.context import JMSContext
-from shoal.jms.delivering import AcknowledgeMode, checked_mode
 from shoal.jms.destination import Destination
 from shoal.jms.java_names import JavaNames
 from shoal.jms.message import DEFAULT_DELIVERY_MODE

@@ -10,10 +10,10 @@ from shoal.bus.doorbell import in_own_thread
 from shoal.errors import IllegalStateError, InvalidArgumentError
 from shoal.jms import consumer as consumers
 from shoal.jms import session as threads
+from shoal.jms.acknowledge_mode import AcknowledgeMode
 from shoal.jms.aio.consumer import MessageConsumer, QueueBrowser
 from shoal.jms.aio.delivering import LoopDelivering
 from shoal.jms.aio.producer import MessageProducer
-from shoal.jms.delivering import AcknowledgeMode
 from shoal.jms.destination import (
     Destination,
     Queue,
@@ -185,7 +185,7 @@ class Session(Making):
         """
         self._check()
         if self._session._mode is AcknowledgeMode.CLIENT_ACKNOWLEDGE:
-            await self._settle(self._delivering.acknowledge)
+            await self._settle(self._delivering.unacknowledged.acknowledge)
 
     async def recover(self) -> None:
         """Deliver again, in order, everything that is not acknowledged."""
