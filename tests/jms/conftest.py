@@ -103,6 +103,20 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("place", places, ids=["-".join(each) for each in places])
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Of tests that use no link, run those of the first cell of the matrix alone: others repeat them."""
+    if "SHOAL_JMS_LINK" not in os.environ or (LINK, STORE) in EVERYWHERE[:1]:
+        return
+    is_repeated = [HERE in item.path.parents and "place" not in _fixtures(item) for item in items]
+    config.hook.pytest_deselected(items=list(itertools.compress(items, is_repeated)))
+    items[:] = [item for item, repeated in zip(items, is_repeated, strict=True) if not repeated]
+
+
+def _fixtures(item: pytest.Item) -> list[str]:
+    names: list[str] = getattr(item, "fixturenames", [])
+    return names
+
+
 @pytest.fixture
 def place() -> tuple[str, str]:
     """The link of a test, and where its store is."""
