@@ -9,7 +9,7 @@ CYCLES ?= 200
 LIMIT ?= 3600
 DEAD_S ?= 60
 
-.PHONY: help setup build demo test check bench sim soak storm dead-path jms-matrix jms-oracle kill-tests kill-routers routing-model spark-tests figures docs fuzz coverage wheel targets wheels image clean
+.PHONY: help setup build demo test check bench sim soak storm dead-path jms-matrix jms-oracle kill-tests kill-routers replica-kills routing-model spark-tests figures docs fuzz coverage wheel targets wheels image clean
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -55,6 +55,9 @@ kill-tests: build  ## kill stores, publishers, subscribers and workers two hundr
 
 kill-routers: build  ## kill, stop and cut off routers under load two hundred times: make kill-routers CYCLES=200 (needs root)
 	$(BIN)/python tests/e2e/kill_routers.py --cycles $(CYCLES)
+
+replica-kills: build  ## a group of three stores: kills, stops, pulled cables, erased and full disks: make replica-kills CYCLES=200 (needs root)
+	$(BIN)/python tests/e2e/kill_group.py --cycles $(CYCLES) --out replica-kills.jsonl
 
 soak: build  ## load while programs freeze and die, overload, cut cables, more parameters with libnorm: 15 minutes
 	$(BIN)/python tests/e2e/soak.py --seconds 300

@@ -951,6 +951,19 @@ class Log:
         members, microseconds since 1970), or the store that it `joins`.
         """
     @staticmethod
+    def force_member(
+        path: str | Path,
+        *,
+        member: int,
+        holder: str = "",
+        segment_bytes: int = ...,
+        state_bytes_max: int = ...,
+    ) -> tuple[int, int]:
+        """Let the last disk of a group go on alone, as another member.
+
+        Returns the offset after its last message, and when its last frame was made, microseconds since 1970.
+        """
+    @staticmethod
     def simulated_member(
         disk: SimulatedDisk,
         *,

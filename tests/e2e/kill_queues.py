@@ -44,6 +44,8 @@ ALONE, GROUP = ["store"], ["store-1", "store-2", "store-3"]
 OTHERS = ["subscriber", "worker-1", "worker-2", "publisher", "boxed"]
 #: How long a member of a group stands still at the most: others own the group meanwhile.
 STILL_S = 4.0
+#: Where programs of a run are: its network interface.
+INTERFACE = os.environ.get("KILLS_INTERFACE", "lo")
 
 
 class Notes:
@@ -84,19 +86,24 @@ def publisher(folder: Path, domain: str, boxed: bool) -> None:
     notes = Notes(path)
     options = {"outbox": folder / "outbox"} if boxed else {}
     who = "boxed" if boxed else "publisher"
-    with shoal.connect(domain=domain, interface="lo", **options) as bus:
+    with shoal.connect(domain=domain, interface=INTERFACE, **options) as bus:
         queue = bus.queue(QUEUE)
         while not (folder / "enough").exists():
             number += 1
             notes.add(tried=number)
             body = {"who": who, "number": number}
-            if number % 10 == 0 and not boxed:
-                with bus.transaction(f"{who}-{number}") as tx:
-                    tx.publish(TOPIC, body)
-                    tx.send(QUEUE, body)
-            else:
-                bus.publish(TOPIC, body, persistent=True)
-                queue.send(body)
+            try:
+                if number % 10 == 0 and not boxed:
+                    with bus.transaction(f"{who}-{number}") as tx:
+                        tx.publish(TOPIC, body)
+                        tx.send(QUEUE, body)
+                else:
+                    bus.publish(TOPIC, body, persistent=True)
+                    queue.send(body)
+            except shoal.StoreFullError:
+                # Nothing is promised of it.
+                time.sleep(0.1)
+                continue
             notes.add(promised=number)
             time.sleep(0.0005)
         if boxed:
@@ -109,7 +116,7 @@ def subscriber(folder: Path, domain: str) -> None:
     """Read the durable subscription."""
     notes = Notes(folder / "subscriber.notes")
     with (
-        shoal.connect(domain=domain, interface="lo", client_id="kills") as bus,
+        shoal.connect(domain=domain, interface=INTERFACE, client_id="kills") as bus,
         bus.subscribe(TOPIC, durable="kills", prefetch=PREFETCH["subscriber"]) as subscription,
     ):
         notes.add(began=True)
@@ -121,7 +128,7 @@ def worker(folder: Path, domain: str, name: str) -> None:
     """Take from the queue."""
     notes = Notes(folder / f"{name}.notes")
     with (
-        shoal.connect(domain=domain, interface="lo") as bus,
+        shoal.connect(domain=domain, interface=INTERFACE) as bus,
         bus.queue(QUEUE).consume(prefetch=PREFETCH[name]) as consumer,
     ):
         notes.add(began=True)
@@ -135,7 +142,7 @@ def be(name: str, folder: Path, domain: str) -> None:
     faulthandler.register(signal.SIGUSR1, all_threads=True)
     if name.startswith("store"):
         data = folder / name.replace("store", "data")
-        sys.argv = ["shoal", "store", "--data", str(data), "--domain", domain, "--interface", "lo"]
+        sys.argv = ["shoal", "store", "--data", str(data), "--domain", domain, "--interface", INTERFACE]
         if name != "store":
             sys.argv += ["--group", "kills", "--name", name]
             sys.argv += ["--bootstrap", "3"] if name == GROUP[0] else []
@@ -172,9 +179,13 @@ class Programs:
         for name in ("publisher", "boxed"):
             self.wait_for(name, "promised")
 
-    def start(self, name: str) -> None:
+    def command(self, name: str) -> list[str]:
+        """What starts a program."""
         options = ["--be", name, "--folder", str(self.folder), "--domain", self.domain]
-        command = [sys.executable, __file__, *options]
+        return [sys.executable, __file__, *options]
+
+    def start(self, name: str) -> None:
+        command = self.command(name)
         with (self.folder / f"{name}.log").open("ab") as log:
             self._running[name] = subprocess.Popen(command, stdout=log, stderr=log)
 

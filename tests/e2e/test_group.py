@@ -10,7 +10,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import kill_group
 import kill_queues
+import lab
 import pytest
 
 import shoal
@@ -225,7 +227,48 @@ def test_a_store_that_was_taken_out_ends(members: Members, tmp_path: Path) -> No
     assert "was taken out of the group" in members.run(one).stderr
 
 
+@pytest.mark.timeout(240)
+def test_the_last_disk_goes_on_alone_when_it_is_forced(members: Members, tmp_path: Path, domain: str) -> None:
+    with shoal.connect(domain=domain, interface="lo") as bus:
+        queue = bus.queue("work")
+        for number in range(20):
+            queue.send({"number": number})
+        owner = members.owner()
+        other, lost = (name for name in NAMES if name != owner)
+        for name in NAMES:
+            members.end(name)
+        shutil.rmtree(tmp_path / lost)
+        members.wait_until(lambda: members.status(owner)["stale"])
+        command = [sys.executable, "-m", "shoal.cli", "store", "group", "force", "--data"]
+        refused = subprocess.run(
+            [*command, str(tmp_path / owner)], capture_output=True, text=True, check=False
+        )
+        assert "add --yes" in refused.stderr
+        done = subprocess.run(
+            [*command, str(tmp_path / owner), "--yes"], capture_output=True, text=True, check=False
+        )
+        assert "has every message below offset 20;" in done.stdout, done.stderr
+        members.start(owner)
+        assert members.owner() == owner
+        # One that comes back is no member any more: it could own the group with the third.
+        assert "was forced to go on without this store" in members.run(other).stderr
+        queue.send({"number": 20})
+        with queue.consume() as consumer:
+            read = [consumer.receive(PATIENCE_S) for _ in range(21)]
+        assert [message.body["number"] for message in read if message is not None] == list(range(21))
+        members.start("d")
+        assert "d is a member now" in members.command("add", "d").stdout
+
+
 @pytest.mark.timeout(5 * kill_queues.PATIENCE_S)
 def test_nothing_is_lost_when_members_are_killed_and_stopped() -> None:
     messages, _ = kill_queues.run(5, 2.0, stores=kill_queues.GROUP)
     assert messages > 0
+
+
+@pytest.mark.skipif(lab.problem() is not None, reason=str(lab.problem()))
+@pytest.mark.timeout(5 * kill_queues.PATIENCE_S)
+def test_nothing_is_lost_when_disks_are_lost_and_full_and_cables_pulled(tmp_path: Path) -> None:
+    verdict = kill_group.run(6, tmp_path / "history.jsonl", pause_s=1.0)
+    assert verdict["promised"] > 0
+    assert len((tmp_path / "history.jsonl").read_text().splitlines()) == 8

@@ -9,7 +9,8 @@ use std::sync::Arc;
 
 use crate::disk::Disk;
 use crate::error::LogError;
-use crate::frame::{self, HEADER_BYTES, Header, Kind, TERM_MAX};
+use crate::flush::Durable;
+use crate::frame::{self, HEADER_BYTES, Header, Kind, Place, TERM_MAX};
 use crate::frames::Frames;
 use crate::log::{Class, Log, Options};
 use crate::numbering::{FIRST_INDEX, Indexed, Numbering};
@@ -19,6 +20,8 @@ use crate::segment::{Name, SegmentInfo, index_name, segment_name};
 
 /// Zeros that are written at a time.
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
+/// How much is read at a time when frames are read one after the other.
+const AHEAD_BYTES: u64 = 1 << 20;
 
 impl<D: Disk> Log<D> {
     /// Makes the log of a member of a new group. The members of a group make the same one: its identity and its time are
@@ -305,7 +308,44 @@ impl<D: Disk> Log<D> {
                 log.last_index()
             )));
         }
+        log.hide_behind(committed)?;
         log.commit_to(committed);
         Ok((log, recovery))
+    }
+
+    /// Frames behind an index are on this disk, and nobody knows yet if they are committed: they are not visible.
+    fn hide_behind(&mut self, committed: u64) -> Result<(), LogError> {
+        let last = self.last_index();
+        let mut hidden: Vec<(u64, usize, Durable)> = Vec::new();
+        let mut index = committed.max(self.first_index() - 1) + 1;
+        let mut visible: Option<Durable> = None;
+        while index <= last {
+            for frame in self.frames_from(index, last + 1, AHEAD_BYTES)? {
+                let header = frame::read_anywhere(&frame.bytes, self.store)
+                    .map_err(|bad| self.damage(self.appended().0, 0, bad.why()))?;
+                let Place { segment, position, .. } = header.place;
+                // Where the frame begins is where the one before ends.
+                let begins = Durable { segment, position, end: header.offset };
+                match hidden.last_mut() {
+                    Some((.., end)) if position > 0 => *end = begins,
+                    Some((.., end)) => end.end = header.offset,
+                    None => visible = Some(begins),
+                }
+                let end = Durable { segment, position: header.end(), end: header.offset };
+                hidden.push((frame.index, frame.bytes.len(), end));
+                index = frame.index + 1;
+            }
+        }
+        if let Some((.., end)) = hidden.last_mut() {
+            *end = self.synced;
+        }
+        let ends = |number: u32| self.segments.get(&number).map_or(0, |one| one.end_position);
+        if let (Some(begins), Some(numbers)) = (visible, &mut self.numbering) {
+            let Durable { segment, position, end } = begins;
+            let before = if position > 0 { (segment, position) } else { (segment - 1, ends(segment - 1)) };
+            self.durable = Durable { segment: before.0, position: before.1, end };
+            numbers.hide(hidden);
+        }
+        Ok(())
     }
 }

@@ -71,6 +71,12 @@ impl Numbering {
         self.window.push_back(frame);
     }
 
+    /// Frames that were read are not committed, as far as is known: index, bytes, and where the log ends behind each.
+    pub fn hide(&mut self, frames: Vec<(u64, usize, Durable)>) {
+        self.open_bytes = frames.iter().map(|(_, bytes, _)| bytes).sum();
+        self.open = frames.into();
+    }
+
     /// A frame is known: its term, and whether it changes members.
     pub fn note(&mut self, index: u64, term: u32, kind: Kind) {
         self.next = index + 1;

@@ -66,13 +66,28 @@ impl<D: Disk> MemberLog<D> {
                 )),
             };
         }
-        let (mut file, mut kept) = KeptFile::open(&disk)?;
+        let (file, kept) = KeptFile::open(&disk)?;
         if kept.member != member {
             return Err(shoal_log::LogError::Refused(format!(
                 "the directory belongs to member {:x} of a group, and not to {member:x}",
                 kept.member
             )));
         }
+        MemberLog::open_kept(disk, options, file, kept)
+    }
+
+    /// Opens the log of whichever member it is.
+    pub fn open_any(disk: Arc<D>, options: Options) -> Result<MemberLog<D>, shoal_log::LogError> {
+        let (file, kept) = KeptFile::open(&disk)?;
+        MemberLog::open_kept(disk, options, file, kept).map(|(log, _)| log)
+    }
+
+    fn open_kept(
+        disk: Arc<D>,
+        options: Options,
+        mut file: KeptFile<D>,
+        mut kept: Kept,
+    ) -> Result<(MemberLog<D>, Recovery), shoal_log::LogError> {
         if let Some(place) = kept.cut {
             cut_off(&disk, kept.store, place)?;
             kept.cut = None;
@@ -222,6 +237,19 @@ impl<D: Disk> MemberLog<D> {
         self.kept.cut = None;
         self.cuts += 1;
         self.accepted = self.log.last_index();
+        self.file.write(&self.kept)
+    }
+
+    /// Goes on alone, as another member: everything in the log counts as committed. For the last disk that is left of a group.
+    pub fn force(&mut self, member: u64) -> Result<(), shoal_log::LogError> {
+        if self.log.is_without_frames() {
+            return Err(shoal_log::LogError::Refused("this member has no copy of the log yet".into()));
+        }
+        let last = self.log.last_index();
+        self.kept.member = member;
+        let term = self.kept.state.term + 1;
+        let members = Members::voting([member]);
+        self.kept.state = State { term, vote: 0, commit: last, members, members_at: last };
         self.file.write(&self.kept)
     }
 

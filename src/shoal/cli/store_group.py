@@ -150,6 +150,32 @@ def transfer(named: Named, data: Data, group_token_file: TokenFile = None) -> No
         typer.echo(f"{one['name'] or one['member']} owns the group")
 
 
+@app.command("force")
+def force(
+    data: Data,
+    yes: Annotated[bool, typer.Option("--yes", help="Do it, and lose what other disks had.")] = False,
+) -> None:
+    """Let the last disk of a group go on alone: the others are lost, and its store does not run."""
+    from shoal.store.group_status import read_group_status
+    from shoal.store.operating import force as force_one
+
+    with plain_endings("store group force"):
+        if not yes:
+            raise ConfigError(
+                "messages that were confirmed and are not on this disk are lost by it, and no store can "
+                "tell which: if the other disks are lost for good, add --yes"
+            )
+        if not read_group_status(data)["stale"]:
+            raise StoreError(f"the member in {data} runs: stop it first")
+        forced = force_one(data)
+        at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(forced.at))
+        typer.echo(
+            f"the store in {data} is the only member of its group. It has every message below "
+            f"offset {forced.end}; the last entry was made at {at}. What was confirmed later is lost, and "
+            "that there was nothing cannot be proven. Start it, and add other stores: shoal store group add"
+        )
+
+
 def _has(shown: dict[str, Any], member: int) -> bool:
     """Whether a store votes."""
     return any(each["votes"] and int(each["member"], 16) == member for each in shown["members"])

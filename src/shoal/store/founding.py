@@ -128,6 +128,10 @@ class Record:
     lives: dict[int, int] = dataclasses.field(default_factory=dict)
     #: The inode of the log's state file; none until that was made.
     inode: int | None = None
+    #: How often the group was forced to go on with one disk.
+    forced: int = 0
+    #: The incarnation to begin, after that.
+    fresh: str | None = None
 
     @classmethod
     def open(cls, directory: Path, group: str) -> Self:
@@ -163,6 +167,8 @@ class Record:
             life=found.get("life", 0),
             lives={int(member): life for member, life in found.get("lives", {}).items()},
             inode=found.get("inode"),
+            forced=found.get("forced", 0),
+            fresh=found.get("fresh"),
         )
         if made.inode is not None and made.inode != made._inode_now():
             raise StoreError(
@@ -197,15 +203,36 @@ class Record:
         finally:
             os.close(directory)
 
-    def with_founding(self, founding: Founding) -> Self:
-        """The same member of a group that was founded."""
-        made = dataclasses.replace(self, founding=founding)
+    def with_founding(self, founding: Founding, forced: int = 0) -> Self:
+        """The same member of a group that was founded, and forced so often."""
+        made = dataclasses.replace(self, founding=founding, forced=forced)
         made.write()
         return made
 
     def begun(self) -> Self:
         """The same member, whose log is there."""
         made = dataclasses.replace(self, has_begun=True, inode=self._inode_now())
+        made.write()
+        return made
+
+    def going_on_alone(self, member: int) -> Self:
+        """Another member, the only one of its group, which begins a new incarnation."""
+        assert self.founding is not None
+        made = dataclasses.replace(
+            self,
+            member=member,
+            founding=dataclasses.replace(self.founding, members=(member,)),
+            life=0,
+            lives={},
+            forced=self.forced + 1,
+            fresh=secrets.token_hex(16),
+        )
+        made.write()
+        return made
+
+    def renewed(self) -> Self:
+        """The same member, whose incarnation has begun."""
+        made = dataclasses.replace(self, fresh=None)
         made.write()
         return made
 

@@ -197,6 +197,8 @@ class Group:
         )
         self._record = record if record.has_begun else record.begun()
         self._member = Member(self._log)
+        # The only member has nobody to ask, and promised nothing to anybody.
+        self._is_vouched_for |= self._member.members[0] == [record.member]
         self._member.attach_bell(self._bell, _REPLICA)
         self._copier = Copier(record.member, self._member)
 
@@ -265,6 +267,8 @@ class Group:
 
     def _note_members(self, member: Member) -> None:
         voters, learners = member.members
+        here = {each.member for each in self._roster.here(time.monotonic())}
+        self._peers.keep({*voters, *learners, *here})
         notices.MEMBERS_CHANGED(group=self.group.name, voters=len(voters), learners=len(learners)).log(log)
 
     def _fail(self, error: BaseException) -> None:
@@ -289,6 +293,7 @@ class Group:
             "founding": None if record.founding is None else record.founding.said(),
             "members": None if members is None else members.said(),
             "life": record.life,
+            "forced": record.forced,
             "lives": {str(member): life for member, life in record.lives.items()},
         }
         body = {"sealed": self._seal.close(json.dumps(said).encode())}
@@ -341,8 +346,8 @@ class Group:
         if theirs is None or theirs.group != self.group.name:
             return
         if founding is None:
-            self._begin(theirs)
-        elif theirs.store != founding.store:
+            self._begin(theirs, heard.forced)
+        elif theirs.store != founding.store or heard.forced < self._record.forced:
             return
         self._peers.meet(heard.member, heard.url, heard.fingerprint)
         self._check_own(heard)
@@ -360,6 +365,11 @@ class Group:
             StoreError: it must not.
         """
         own = self._record
+        if heard.forced > own.forced:
+            raise StoreError(
+                f"the group {self.group.name} was forced to go on without this store. To let it join again, "
+                f"erase {self.config.path}, start it, and run: shoal store group add {self.config.name}"
+            )
         if heard.lives.get(own.member, 0) > own.life:
             raise StoreError(
                 f"{self.config.path} is an older copy of a member's directory: {heard.name} knows a later "
@@ -385,9 +395,9 @@ class Group:
         members = [self._record.member, *sorted(here)[: wanted - 1]]
         self._begin(Founding.begin(self.group.name, members))
 
-    def _begin(self, founding: Founding) -> None:
+    def _begin(self, founding: Founding, forced: int = 0) -> None:
         """The group is founded: be one of its members, or wait to join it."""
-        self._record = self._record.with_founding(founding)
+        self._record = self._record.with_founding(founding, forced)
         self._open_log()
         for each in self._roster.all():
             self._peers.meet(each.member, each.url, each.fingerprint)
@@ -423,11 +433,15 @@ class Group:
             notices.DEPOSED(group=self.group.name).log(log)
 
     def _serve(self, member: Member) -> None:
+        founding = self._record.founding
         assert self._log is not None
-        assert self._record.founding is not None
+        assert founding is not None
         began_s, term = time.monotonic(), member.term
         try:
-            held = Held(self._log, member, self._record.founding.at_us / 1e6, self.status)
+            if self._record.fresh is not None:
+                self._log.renew(bytes.fromhex(self._record.fresh))
+                self._record = self._record.renewed()
+            held = Held(self._log, member, founding.at_us / 1e6, self.status)
             self.store = Store(self.config, self._connection, held=held)
         except StoreError:
             if member.is_elected and member.term == term:

@@ -9,14 +9,15 @@ import secrets
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from shoal._core import Member
+from shoal._core import Log, Member
 from shoal.bus.inside import be_private
 from shoal.bus.store_protocol import body_of
 from shoal.bus.sync import connect
 from shoal.errors import ConfigError, ShoalError, StoreError, StoreUnavailableError
-from shoal.store.founding import MEMBERS_MAX
+from shoal.store.founding import MEMBERS_MAX, NAME, Record
 from shoal.store.peers import Seal
 from shoal.store.roster import Roster
 
@@ -113,6 +114,38 @@ class Commands:
         heard = self._roster.get(id_)
         is_here = id_ == self._id or (heard is not None and heard.is_here(now_s))
         return is_here and member.indexes[3] - dict(member.progress).get(id_, 0) <= BEHIND_MAX
+
+
+@dataclass(frozen=True, slots=True)
+class Forced:
+    """What is left of a group."""
+
+    #: The offset after the last message.
+    end: int
+    #: When the last entry was made: seconds since 1970. What was confirmed later is not here.
+    at: float
+
+
+def force(directory: Path) -> Forced:
+    """Let the last disk of a group go on alone; its store does not run.
+
+    It gets another id, so that members that come back are none of its group any more, and begins a new
+    incarnation.
+
+    Raises:
+        StoreError: the directory is no member's, or its log cannot be read.
+    """
+    try:
+        group = json.loads((directory / NAME).read_text())["group"]
+    except (OSError, ValueError, KeyError) as error:
+        raise StoreError(f"{directory} is no directory of a member of a group: {error}") from None
+    record = Record.open(directory, group)
+    if not record.has_begun or record.founding is None:
+        raise StoreError(f"the store in {directory} has no log of its group yet")
+    new = secrets.randbits(62) | 1
+    end, at_us = Log.force_member(directory, member=new, holder="store group force")
+    record.going_on_alone(new)
+    return Forced(end, at_us / 1e6)
 
 
 @dataclass(frozen=True, slots=True)

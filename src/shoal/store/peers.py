@@ -127,12 +127,17 @@ class Peer:
             self._is_dialling = False
 
     def close(self) -> None:
-        """End the way."""
+        """End the way; what was sent last may arrive."""
         self._is_closed = True
         with self._lock:
             bus, self._bus = self._bus, None
         if bus is not None:
             bus.close(0.2)
+
+    def abandon(self) -> None:
+        """End the way to a store that is no member any more."""
+        self._is_closed = True
+        self._drop()
 
 
 class Peers:
@@ -155,6 +160,11 @@ class Peers:
         if peer is None:
             peer = self._peers[member] = Peer(self._domain, topic_of(self._group, member), fingerprint)
         peer.lead_to(url, fingerprint)
+
+    def keep(self, members: set[int]) -> None:
+        """End the ways to all others."""
+        for member in self._peers.keys() - members:
+            self._peers.pop(member).abandon()
 
     def send(self, member: int, content: bytes) -> None:
         """Send bytes to a member, if it can be reached."""

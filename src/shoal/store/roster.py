@@ -33,6 +33,8 @@ class Heard:
     members: Membership | None
     #: How often each other store was started, as far as it knows.
     lives: dict[int, int]
+    #: How often its group was forced to go on with one disk.
+    forced: int
 
     @classmethod
     def of(cls, said: Any, now_s: float) -> Self | None:
@@ -47,14 +49,15 @@ class Heard:
             return None
         if not (fingerprint is None or isinstance(fingerprint, str)):
             return None
-        if not isinstance(lives, dict) or len(lives) > KNOWN_MAX:
+        forced = said.get("forced", 0)
+        if not isinstance(lives, dict) or not isinstance(forced, int) or len(lives) > KNOWN_MAX:
             return None
         try:
             known = {int(id_): int(count) for id_, count in lives.items()}
         except (TypeError, ValueError):
             return None
         founding, members = Founding.of(said.get("founding")), Membership.of(said.get("members"))
-        return cls(now_s, member, name, url, fingerprint, life, founding, members, known)
+        return cls(now_s, member, name, url, fingerprint, life, founding, members, known, forced)
 
     def is_here(self, now_s: float) -> bool:
         """Whether it spoke lately."""

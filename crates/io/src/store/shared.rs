@@ -257,6 +257,14 @@ impl<D: Disk> Shared<D> {
         Ok((shared, recovery))
     }
 
+    /// Lets the last disk that is left of a group go on alone, as another member. Nobody has the log open. Returns the offset
+    /// after its last message, and when its last frame was made.
+    pub fn force(disk: Arc<D>, options: Options, member: u64) -> Result<(u64, u64), LogError> {
+        let mut log = MemberLog::open_any(disk, options)?;
+        log.force(member)?;
+        Ok((log.log().end(), log.log().stored_us()))
+    }
+
     fn holding(
         disk: Arc<D>,
         held: Held<D>,

@@ -230,6 +230,26 @@ impl Log {
         Ok(Log::opened(opened.map_err(|error| opening(error, &path))?, began))
     }
 
+    /// Lets the last disk of a group go on alone, as another member: the offset after its last message, and when its last frame
+    /// was made, microseconds since 1970.
+    #[staticmethod]
+    #[pyo3(signature = (path, *, member, holder = "", segment_bytes = 64 << 20, state_bytes_max = 8 << 20))]
+    fn force_member(
+        py: Python<'_>,
+        path: PathBuf,
+        member: u64,
+        holder: &str,
+        segment_bytes: u64,
+        state_bytes_max: usize,
+    ) -> PyResult<(u64, u64)> {
+        let options = Options { segment_bytes, state_bytes_max };
+        let forced = detached(py, || {
+            let disk = Arc::new(AnyDisk::lock(&path, holder).map_err(OpenError::Lock)?);
+            Shared::force(disk, options, member).map_err(OpenError::Log)
+        });
+        forced.map_err(|error| opening(error, &path))
+    }
+
     /// The log of a member on a simulated disk, where it is the time that it is told.
     #[staticmethod]
     #[pyo3(signature = (disk, *, member, founding, joins = None, segment_bytes, clock_us, election_s, seed))]
