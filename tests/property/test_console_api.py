@@ -20,10 +20,10 @@ from schemathesis.specs.openapi.checks import (
 from shoal.config.tokens import Principal, Principals, Token, write_principals
 from shoal.console.access import Access
 from shoal.console.app import make_app
-from shoal.console.audit import Audit
 from shoal.console.console import Console, Parts
 from shoal.console.history import Histories
 from shoal.console.look import Look
+from shoal.web.audit import Audit
 
 _DIRECTORY = tempfile.TemporaryDirectory(prefix="shoal-console")
 TOKEN = Token.new("admin")

@@ -103,15 +103,20 @@ def _history(text: str) -> tuple[str, str]:
 
 
 @audit.command("verify")
-def verify(data: Data = None) -> None:
-    """Check the hash chain of the audit log. The status is 1 if a line was changed, removed or added."""
-    from shoal.console.audit import verify as verify_chain
+def verify(
+    data: Data = None,
+    file: Annotated[
+        Path | None, typer.Option(help="Another log, such as a registry's.", show_default=False)
+    ] = None,
+) -> None:
+    """Check the hash chain of an audit log. The status is 1 if a line was changed, removed or added."""
     from shoal.console.config import AUDIT_FILE
+    from shoal.web.audit import verify as verify_chain
 
     with plain_endings("console audit verify"):
-        path = (data or state_directory()) / AUDIT_FILE
+        path = file or (data or state_directory()) / AUDIT_FILE
         found = verify_chain(path)
         if found.wrong_line:
             typer.echo(f"{path}, line {found.wrong_line}: {found.why}", err=True)
             raise typer.Exit(1)
-        typer.echo(f"{path} is whole: {found.lines} acts, the last with the hash {found.last_hash}")
+        typer.echo(f"{path} is whole: {found.lines} lines, the last with the hash {found.last_hash}")

@@ -23,7 +23,7 @@ def registry(
     tls_cert: Annotated[Path | None, typer.Option(help="The certificate (PEM).")] = None,
     tls_key: Annotated[Path | None, typer.Option(help="The certificate's key (PEM).")] = None,
     tokens: Annotated[Path | None, typer.Option(help="The token file; see `shoal token`.")] = None,
-    audit: Annotated[Path | None, typer.Option(help="A SQLite file for the audit log.")] = None,
+    audit: Annotated[Path | None, typer.Option(help="A file for the audit log.")] = None,
     proxy: Annotated[
         list[str] | None,
         typer.Option(help="A reverse proxy (address or CIDR) whose X-Forwarded-For counts. Repeatable."),

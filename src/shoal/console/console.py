@@ -20,13 +20,13 @@ import shoal
 from shoal.bus.log_limit import LogLimit
 from shoal.console.access import Access, Caller
 from shoal.console.acts import Acts
-from shoal.console.audit import Audit
 from shoal.console.history import Histories
 from shoal.console.hosts import Hosts
 from shoal.console.picture import Picture
 from shoal.console.source import Source
 from shoal.errors import ShoalError
 from shoal.messages import console as notices
+from shoal.web.audit import Audit
 
 log = logging.getLogger("shoal.console")
 

@@ -16,7 +16,6 @@ from shoal.config.tokens import Principals
 from shoal.console.access import Access, OneToken, Tokens, cookie_name
 from shoal.console.acts import Acts
 from shoal.console.app import make_app
-from shoal.console.audit import Audit
 from shoal.console.config import AUDIT_FILE, ConsoleConfig
 from shoal.console.console import Console, Parts
 from shoal.console.extensions import load
@@ -24,6 +23,7 @@ from shoal.console.history import Histories
 from shoal.console.hosts import Hosts
 from shoal.console.source import BusSource, Source
 from shoal.messages import console as notices
+from shoal.web.audit import Audit
 from shoal.web.server import WebServer
 
 log = logging.getLogger("shoal.console")

@@ -3,10 +3,11 @@
 import json
 import logging
 from collections.abc import AsyncIterator
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from fastapi import Depends, FastAPI, HTTPException, Path, Query, Request, Response
 from fastapi.responses import JSONResponse, StreamingResponse
+from pydantic import Field
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 import shoal
@@ -226,14 +227,19 @@ def _add_clients(app: FastAPI, desk: Desk) -> None:
         request: Request,
         domain: Domain,
         transport: Annotated[
-            list[str] | None, Query(max_length=4, description="How the client can connect: `tcp`, `tls`, …")
+            list[Literal["tcp", "tls", "ws", "wss"]] | None,
+            Query(max_length=4, description="How the client can connect."),
         ] = None,
         exclude: Annotated[
-            list[str] | None, Query(max_length=64, description="Publishers that failed for this client.")
+            list[Annotated[str, Field(pattern="^[0-9a-f]{16}$")]] | None,
+            Query(max_length=64, description="Publishers that failed for this client."),
         ] = None,
         current: Annotated[
             str | None,
-            Query(max_length=16, description="The daemon that the client has, if it looks for a better one."),
+            Query(
+                pattern="^[0-9a-f]{16}$",
+                description="The daemon that the client has, if it looks for a better one.",
+            ),
         ] = None,
         version: Annotated[
             str,
@@ -282,7 +288,7 @@ def _add_clients(app: FastAPI, desk: Desk) -> None:
         count: Annotated[int, Query(ge=1, le=1000, description="How many entries.")] = 100,
     ) -> AuditBody:
         """What happened at this registry, the newest first."""
-        return AuditBody(entries=desk.audit.newest(count))
+        return AuditBody(entries=desk.audit.recent(limit=count))
 
 
 async def _events(desk: Desk, request: Request, domain: str) -> AsyncIterator[str]:

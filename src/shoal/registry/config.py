@@ -17,7 +17,7 @@ class RegistryConfig(WebConfig):
     EXPOSURE: ClassVar[str] = "any program could send clients anywhere"
 
     listen: str = f"127.0.0.1:{REGISTRY_PORT}"
-    #: A SQLite file for the audit log; without one the newest entries are kept in memory.
+    #: A file for the audit log; without one the newest 1,000 entries are kept in memory.
     audit: Path | None = None
     #: Reverse proxies (addresses or CIDR) whose `X-Forwarded-For` names the client.
     proxies: tuple[str, ...] = ()

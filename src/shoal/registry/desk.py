@@ -12,11 +12,11 @@ from fastapi import HTTPException, Request
 from shoal.config.tokens import Principal, Principals
 from shoal.link.directory import Endpoint
 from shoal.messages import registry as notices
-from shoal.registry.audit import Audit
 from shoal.registry.directory import CANDIDATES, Candidate, Directory
 from shoal.registry.limits import RateLimit
 from shoal.registry.proof import Prover
 from shoal.registry.reach import Reach
+from shoal.web.audit import Audit
 
 log = logging.getLogger("shoal.registry")
 
@@ -50,7 +50,7 @@ class Desk:
         self.reach, self.prove = reach or tested, prove or Prover()
         #: Whether an address was reached a moment ago; `None` if it has to be tried.
         self.known: Callable[[Endpoint], bool | None] = tested.known if reach is None else lambda _: None
-        self.audit = audit or Audit()
+        self.audit = audit or Audit(None, wall)
         self.locates = RateLimit(LOCATES_PER_S)
         self.registrations = RateLimit(REGISTRATIONS_PER_S)
         self.addresses = RateLimit(REGISTRATIONS_PER_ADDRESS_S)
@@ -133,7 +133,11 @@ class Desk:
 
     def note(self, action: str, **what: str) -> None:
         """Add to the audit log."""
-        why = self.audit.add(action, **what)
+        try:
+            self.audit.add(action=action, **what)
+            why = None
+        except OSError as error:
+            why = error.strerror
         if (why is not None) != self._audit_failed:
             self._audit_failed = why is not None
             if why is not None:

@@ -12,11 +12,11 @@ from shoal.errors import ConfigError
 from shoal.link.directory import Stamp
 from shoal.messages import registry as notices
 from shoal.registry.app import make_app
-from shoal.registry.audit import Audit
 from shoal.registry.config import RegistryConfig
 from shoal.registry.desk import Desk
 from shoal.registry.directory import Directory
 from shoal.registry.proof import Prover
+from shoal.web.audit import Audit
 from shoal.web.server import WebServer
 
 log = logging.getLogger("shoal.registry")
@@ -40,7 +40,7 @@ class Registry:
         own = None if config.tls_cert is None or config.tls_key is None else (config.tls_cert, config.tls_key)
         self._web = WebServer(config, "shoal-registry", CONNECTIONS_MAX)
         try:
-            self._audit = Audit(config.audit)
+            self._audit = Audit(config.audit, time.time, syncs=False)
         except ConfigError:
             self._web.close()
             raise

@@ -12,9 +12,9 @@ from console_desk import COOKIE, HOST, Desk, RecordedActs, Still
 from shoal.config.tokens import Principal, Principals, Token, write_principals
 from shoal.console.access import Access
 from shoal.console.app import make_app
-from shoal.console.audit import Audit
 from shoal.console.console import Console, Parts
 from shoal.console.history import Histories
+from shoal.web.audit import Audit
 
 
 @pytest.fixture

@@ -11,11 +11,11 @@ from typer.testing import CliRunner
 
 from shoal.cli.console import app as console_command
 from shoal.console import extensions
-from shoal.console.audit import Audit
 from shoal.console.bodies import BODY_BYTES_MAX, body_of, history_row, safe
 from shoal.console.config import AUDIT_FILE, ConsoleConfig
 from shoal.console.extensions import Extension
 from shoal.errors import ConfigError
+from shoal.web.audit import Audit
 
 
 def test_beyond_this_machine_it_needs_a_certificate_and_tokens(tmp_path: Path) -> None:
@@ -107,7 +107,7 @@ def test_the_command_verifies_an_audit_log(tmp_path: Path) -> None:
     runner = CliRunner()
     whole = runner.invoke(console_command, ["audit", "verify", "--data", str(tmp_path)])
     assert whole.exit_code == 0
-    assert "3 acts" in whole.output
+    assert "3 lines" in whole.output
     path = tmp_path / AUDIT_FILE
     path.write_text(path.read_text().replace("ada", "eve", 1))
     wrong = runner.invoke(console_command, ["audit", "verify", "--data", str(tmp_path)])

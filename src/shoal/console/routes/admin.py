@@ -17,9 +17,9 @@ from shoal.config.tokens import (
     write_principals,
 )
 from shoal.console.access import RANKS, Caller
-from shoal.console.audit import verify
 from shoal.console.hosts import Hosts
 from shoal.console.routes.common import REFUSALS, Body, Confirm, Name, allowed, confirmed, console_of
+from shoal.web.audit import verify
 
 router = APIRouter(responses=REFUSALS)
 
@@ -192,7 +192,9 @@ def audit(
 @router.get("/audit/verify", tags=["audit"])
 def verify_audit(request: Request, _caller: Admin) -> dict[str, Any]:
     """Check the hash chain of the whole audit log."""
-    found = verify(console_of(request).parts.audit.path)
+    path = console_of(request).parts.audit.path
+    assert path is not None, "a console keeps a file"
+    found = verify(path)
     return {
         "lines": found.lines,
         "last_hash": found.last_hash,

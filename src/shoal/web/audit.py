@@ -1,14 +1,16 @@
-"""The audit log: lines of JSON in a hash chain.
+"""The audit log of a console or a registry: lines of JSON in a hash chain.
 
-An act has a line before it is done (`begun`) and one after, which names the first (`of`) and says what came
-of it. A refused act has one line.
+An act of a console has a line before it is done (`begun`) and one after, which names the first (`of`) and
+says what came of it. A refused act has one line.
 
 Each line has the hash of the line before it and its own: SHA-256 of all its other fields as JSON with sorted
 keys. A line that was changed, removed or inserted breaks the chain at that place. That the last lines were
 cut off shows only by comparing the number and the hash of the last line with a note kept elsewhere: `shoal
-console audit verify` prints both.
+console audit verify` prints both. A file that is full is renamed to FILE.1, over the one before it, and the
+chain goes on in a new one.
 """
 
+import errno
 import hashlib
 import json
 import os
@@ -16,6 +18,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from io import FileIO
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +26,10 @@ from shoal.errors import ConfigError
 
 #: What the first line follows.
 BEGINNING = "0" * 64
-#: Acts that the page shows, and the longest line.
+#: Lines that are shown, and the longest line.
 SHOWN_MAX, LINE_MAX = 1000, 8192
+#: The size at which a file is full.
+FILE_BYTES_MAX = 32 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,18 +50,39 @@ class Audit:
         ConfigError: the file cannot be opened, or its last line cannot be read.
     """
 
-    def __init__(self, path: Path, clock: Callable[[], float]) -> None:
-        self.path, self._clock = path, clock
+    def __init__(
+        self,
+        path: Path | None,
+        clock: Callable[[], float],
+        *,
+        bytes_max: int = FILE_BYTES_MAX,
+        syncs: bool = True,
+    ) -> None:
+        """Open a log.
+
+        Args:
+            path: the file; without one the newest lines are kept in memory.
+            clock: the time of day, in seconds.
+            bytes_max: the size at which the file is full.
+            syncs: whether a line is on the disk when `add` returns.
+        """
+        self.path, self._clock, self._bytes_max, self._syncs = path, clock, bytes_max, syncs
         self._lock = threading.Lock()
         self._recent: deque[dict[str, Any]] = deque(maxlen=SHOWN_MAX)
         self._number, self._last = 0, BEGINNING
+        self._file: FileIO | None = None
+        if path is not None:
+            self._open(path)
+
+    def _open(self, path: Path) -> None:
         try:
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             _drop_torn_end(path)
-            for entry in read(path):
-                self._recent.append(entry)
-                self._number, self._last = int(entry["n"]), str(entry["hash"])
-            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+            for each in (_older(path), path):
+                for entry in read(each):
+                    self._recent.append(entry)
+                    self._number, self._last = int(entry["n"]), str(entry["hash"])
+            self._file = _appending(path)
         except OSError as error:
             raise ConfigError(f"The audit log {str(path)!r} cannot be opened: {error.strerror}.") from None
         except (ValueError, KeyError, TypeError) as error:
@@ -64,10 +90,9 @@ class Audit:
                 f"The audit log {str(path)!r} has a line that cannot be read: {error}. "
                 "Examine it with `shoal console audit verify`, then move it away."
             ) from None
-        self._file = os.fdopen(descriptor, "ab", buffering=0)
 
     def add(self, **fields: Any) -> dict[str, Any]:
-        """Add an act. It is on the disk when this returns.
+        """Add a line.
 
         Raises:
             OSError: it cannot be written; then nothing was added.
@@ -80,17 +105,29 @@ class Audit:
                 "prev": self._last,
             }
             entry["hash"] = hash_of(entry)
-            size = os.fstat(self._file.fileno()).st_size
-            try:
-                self._file.write((json.dumps(entry) + "\n").encode())
-                os.fsync(self._file.fileno())
-            except OSError:
-                # Half a line would break the chain for the next one.
-                os.ftruncate(self._file.fileno(), size)
-                raise
+            if self._file is not None:
+                self._write((json.dumps(entry) + "\n").encode(), self._file)
             self._number, self._last = entry["n"], entry["hash"]
             self._recent.append(entry)
             return entry
+
+    def _write(self, line: bytes, file: FileIO) -> None:
+        size = os.fstat(file.fileno()).st_size
+        if self.path is not None and size > 0 and size + len(line) > self._bytes_max:
+            self.path.replace(_older(self.path))
+            file.close()
+            self._file, size = _appending(self.path), 0
+            file = self._file
+        try:
+            # A disk that is nearly full takes a part.
+            if file.write(line) != len(line):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            if self._syncs:
+                os.fsync(file.fileno())
+        except OSError:
+            # Half a line would break the chain for the next one.
+            os.ftruncate(file.fileno(), size)
+            raise
 
     def recent(self, before: int | None = None, limit: int = 200) -> list[dict[str, Any]]:
         """The last acts, the newest first."""
@@ -101,11 +138,21 @@ class Audit:
     @property
     def closed(self) -> bool:
         """Whether it was closed."""
-        return self._file.closed
+        return self._file is not None and self._file.closed
 
     def close(self) -> None:
         """Close the file."""
-        self._file.close()
+        if self._file is not None:
+            self._file.close()
+
+
+def _older(path: Path) -> Path:
+    """The file before."""
+    return path.with_name(f"{path.name}.1")
+
+
+def _appending(path: Path) -> FileIO:
+    return FileIO(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab")
 
 
 def hash_of(entry: Mapping[str, Any]) -> str:
@@ -123,18 +170,32 @@ def read(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def verify(path: Path) -> Verdict:
-    """Check every line of a file."""
-    last, number = BEGINNING, 0
+    """Check every line of a file, and of the one before it if there is one."""
+    last, number, lines = BEGINNING, 0, 0
+    older = _older(path)
     try:
-        with path.open(encoding="utf-8") as file:
-            for number, line in enumerate(file, 1):
-                why = _wrong(line, number, last)
-                if why:
-                    return Verdict(number - 1, last, number, why)
-                last = json.loads(line)["hash"]
+        if older.exists():
+            number, last = _beginning(older)
+        for each in (older, path) if older.exists() else (path,):
+            with each.open(encoding="utf-8") as file:
+                for at, line in enumerate(file, 1):
+                    why = _wrong(line, number + 1, last)
+                    if why:
+                        return Verdict(lines, last, at, why if each == path else f"{each.name}: {why}")
+                    last = json.loads(line)["hash"]
+                    number, lines = number + 1, lines + 1
     except OSError as error:
         raise ConfigError(f"The audit log {str(path)!r} cannot be read: {error.strerror}.") from None
-    return Verdict(number, last)
+    return Verdict(lines, last)
+
+
+def _beginning(path: Path) -> tuple[int, str]:
+    """What the first line of a file follows: lines before it were in files that are gone."""
+    try:
+        entry = next(read(path))
+        return int(entry["n"]) - 1, str(entry["prev"])
+    except (StopIteration, ValueError, KeyError, TypeError, AttributeError):
+        return 0, BEGINNING
 
 
 def _wrong(line: str, number: int, last: str) -> str:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from shoal.console.audit import Audit, verify
 from shoal.errors import ConfigError
+from shoal.web.audit import Audit, verify
 
 
 def filled(path: Path, count: int = 5) -> list[str]:
@@ -79,3 +79,53 @@ def test_long_texts_are_shortened(tmp_path: Path) -> None:
     audit.close()
     assert (tmp_path / "audit.jsonl").stat().st_size < 4000
     assert verify(tmp_path / "audit.jsonl").wrong_line == 0
+
+
+def test_a_full_file_is_renamed_and_the_chain_goes_on(tmp_path: Path) -> None:
+    path = tmp_path / "audit.jsonl"
+    audit = Audit(path, lambda: 1e9, bytes_max=2000, syncs=False)
+    for number in range(60):
+        audit.add(who="ada", target=f"q{number}")
+    audit.close()
+    older = tmp_path / "audit.jsonl.1"
+    assert max(path.stat().st_size, older.stat().st_size) <= 2000
+    found = verify(path)
+    assert found.wrong_line == 0
+    assert 0 < found.lines < 60
+    again = Audit(path, lambda: 1e9, bytes_max=2000)
+    assert again.add(who="bob")["n"] == 61
+    assert [entry["n"] for entry in again.recent(limit=3)] == [61, 60, 59]
+    again.close()
+    lines = older.read_text().splitlines(keepends=True)
+    older.write_text("".join([lines[0], *lines[2:]]))
+    assert verify(path).why.startswith("audit.jsonl.1: its number is")
+    older.write_text("".join(lines[:-1]))
+    assert verify(path).wrong_line == 1, "the end of the file before is missing"
+
+
+def test_without_a_file_the_newest_lines_are_kept() -> None:
+    audit = Audit(None, lambda: 1e9)
+    for number in range(1200):
+        audit.add(action=f"{number}")
+    assert [entry["action"] for entry in audit.recent(limit=2)] == ["1199", "1198"]
+    assert len(audit.recent(limit=5000)) == 1000
+    audit.close()
+
+
+def test_what_a_disk_does_not_take_is_an_error_and_the_chain_stays_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "audit.jsonl"
+    audit = Audit(path, lambda: 1e9)
+    before = audit.add(who="ada")
+
+    def full(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("os.fsync", full)
+        with pytest.raises(OSError, match="No space left"):
+            audit.add(who="eve")
+    assert audit.add(who="bob")["prev"] == before["hash"]
+    audit.close()
+    assert verify(path).lines == 2
