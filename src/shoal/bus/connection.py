@@ -693,6 +693,8 @@ class Connection:
     def describe(self, kind: str) -> str:
         """The connection's `repr`."""
         what = self.config.where() if self.stand_in is None else self.stand_in.where()
+        if self.config.has_links and self.stand_in is None and self.links is not None:
+            what = self.links.first_url or what
         if self.config.scheme != "inproc":
             what += f" domain={self.config.domain!r}"
         if self.closed:

@@ -80,6 +80,8 @@ class Keeper:
         self._meeting: Meeting | None = None
         self._found: queue.SimpleQueue[tuple[Dialler, _Found]] = queue.SimpleQueue()
         self._stopped = False
+        #: Where the first of its links leads, or is listened at; the port is the one in use.
+        self.first_url: str | None = None
         self._bell = _core.Bell()
         links.attach_bell(self._bell)
         ask_for(links, config.tcp_congestion)
@@ -111,6 +113,8 @@ class Keeper:
         dialler.inside, dialler.locator = inside, locator
         if locator is not None:
             dialler.roaming = self._roaming(dialler)
+        if inside is None:
+            self.first_url = self.first_url or dialler.url
         with self._lock:
             self._diallers.append(dialler)
         self._bell.ring(0)
@@ -177,6 +181,7 @@ class Keeper:
         if listener.door is not None:
             accepting = functools.partial(_accept, weakref.ref(self), listener.door, listener.number)
             start(threading.Thread(target=accepting, name="shoal-accept", daemon=True))
+        self.first_url = self.first_url or listener.url
         return listener.url
 
     def _prepare(self, target: Target) -> None:

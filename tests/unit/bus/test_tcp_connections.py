@@ -86,6 +86,7 @@ def test_links_tell_their_state_peer_address_and_round_trip(hub: shoal.Bus) -> N
         assert (listener.role, listener.state, listener.connections) == ("listen", "listening", 1)
         assert leaf.members == [hub.node]
         assert str(leaf.config.port) in repr(leaf)
+        assert repr(hub) == f"<Bus {url_of(hub)} domain={hub.config.domain!r} 1 member>"
     assert leaf.links == []
 
 
