@@ -16,6 +16,7 @@ import lab
 import pytest
 
 import shoal
+from shoal import history
 from shoal.store.group_status import STATUS, read_group_status
 from shoal.store.roster import SILENT_S
 
@@ -225,6 +226,41 @@ def test_a_store_that_was_taken_out_ends(members: Members, tmp_path: Path) -> No
     assert "add another store first, or remove this one with --force" in refused.stderr
     assert members.command("remove", one).returncode == 0
     assert "was taken out of the group" in members.run(one).stderr
+
+
+@pytest.mark.timeout(240)
+def test_a_member_that_follows_shows_the_rows_that_the_owner_shows(tmp_path: Path, domain: str) -> None:
+    members = Members(tmp_path, domain)
+    for name in NAMES:
+        members.start(name, "--flight", "127.0.0.1:0", *(["--bootstrap", "3"] if name == "a" else []))
+    try:
+        owner = members.owner()
+        follower = next(name for name in NAMES if name != owner)
+        with shoal.connect(domain=domain, interface="lo") as bus:
+            bus.subscribe("t/>", durable="d", shared=True).close()
+            for number in range(50):
+                bus.publish(f"t/{number % 3}", {"number": number}, persistent=True)
+        members.wait_until(lambda: members.status(follower).get("flight") is not None)
+        tables = []
+        for name in (owner, follower):
+            with history.connect(members.status(name)["flight"]) as shown:
+                members.wait_until(lambda shown=shown: shown.info()["end"] == 50)
+                tables.append(shown.read("t/1").to_pylist())
+                if name == follower:
+                    with pytest.raises(shoal.StoreError, match="follows another one and shows history alone"):
+                        shown.hold("h", 0)
+        assert len(tables[0]) == 17
+        assert tables[0] == tables[1]
+        # The follower becomes the owner, and shows the same at an address of its own.
+        members.end(owner)
+        assert members.owner() != owner
+        left = [name for name in NAMES if name != owner]
+        for name in left:
+            members.wait_until(lambda name=name: members.status(name).get("flight") is not None)
+            with history.connect(members.status(name)["flight"]) as shown:
+                assert shown.read("t/1").num_rows == 17
+    finally:
+        members.stop()
 
 
 @pytest.mark.timeout(240)

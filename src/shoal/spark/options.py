@@ -5,6 +5,7 @@ all values as text. An option that is not known, or cannot work, raises `ConfigE
 says what is accepted.
 """
 
+import dataclasses
 import os
 import re
 from collections.abc import Callable, Mapping
@@ -41,6 +42,7 @@ class StoreOptions:
         token_file: a file with the token, on the driver and on every executor; `SHOAL_TOKEN_FILE` names one.
         domain: the domain that the store must belong to, if given; in live mode, the one to join.
         timeout_s: how long the query waits for a store that does not answer, for instance one that restarts.
+        replicas: addresses of members that follow the store; tasks read from them what they have.
     """
 
     store: str
@@ -49,6 +51,7 @@ class StoreOptions:
     fingerprint: str | None
     domain: str | None
     timeout_s: float
+    replicas: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,6 +133,7 @@ class WriteOptions:
 _STORE_NAMES = ("store", "token", "tokenFile", "fingerprint", "domain", "storeTimeout")
 READ_NAMES = (
     *_STORE_NAMES,
+    "replica",
     "subscribe",
     "subscribePattern",
     "queue",
@@ -185,7 +189,7 @@ def read_options(given: Mapping[str, str]) -> ReadOptions:
         )
     live = options.choice("mode", {"history": False, "live": True}, "history")
     made = ReadOptions(
-        at=_store_options(options),
+        at=dataclasses.replace(_store_options(options), replicas=options.get("replica", _addresses) or ()),
         topics=topics or (() if queue is None else (queue_topic(queue),)),
         queue=queue,
         topic_regex=regex,
@@ -215,7 +219,7 @@ def read_options(given: Mapping[str, str]) -> ReadOptions:
             "store token tokenFile fingerprint subscribePattern startingOffsets endingOffsets "
             "startingTimestamp endingTimestamp "
             "maxOffsetsPerTrigger maxBytesPerTrigger minOffsetsPerTrigger maxTriggerDelay minPartitions "
-            "maxRecordsPerPartition failOnDataLoss subscription gaps storeTimeout",
+            "maxRecordsPerPartition failOnDataLoss subscription gaps storeTimeout replica",
         )
     else:
         options.refuse("without mode=live", "bus")
@@ -386,6 +390,16 @@ def _names(option: str, text: str) -> tuple[str, ...]:
     if not names:
         raise ConfigError(f"option {option} must list names with commas between them, not {text!r}")
     return names
+
+
+def _addresses(option: str, text: str) -> tuple[str, ...]:
+    addresses = _names(option, text)
+    for address in addresses:
+        if "://" not in address:
+            raise ConfigError(
+                f"option {option} must list addresses such as grpc://10.0.0.8:7475, and not {address!r}"
+            )
+    return addresses
 
 
 def _topics(option: str, text: str) -> tuple[str, ...]:

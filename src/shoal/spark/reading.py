@@ -4,8 +4,9 @@ Readers are pickled and made in several processes: they hold options and plans, 
 something.
 """
 
+import dataclasses
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -13,7 +14,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StructType
 
-from shoal.errors import ConfigError, DataLossError, HistoryError
+from shoal.errors import ConfigError, DataLossError, HistoryError, StoreUnavailableError
 from shoal.messages import spark as notices
 from shoal.spark import topics
 from shoal.spark.explain import plainly
@@ -88,8 +89,35 @@ class Reading:
 
     def rows(self, part: Range) -> Iterator[pa.RecordBatch]:
         """Runs in a task."""
-        with plainly(), Store(self.options.at, part.address) as store:
+        with plainly():
             begin = Position(part.incarnation, part.start)
+            for address in self.options.at.replicas:
+                begin = yield from self._rows_of_replica(part, begin, address)
+            if begin.offset < part.end:
+                yield from self._rows_of_store(part, begin)
+
+    def _rows_of_replica(
+        self, part: Range, begin: Position, address: str
+    ) -> Generator[pa.RecordBatch, None, Position]:
+        """Read from a member that follows, if it has all of the range; where another one goes on."""
+        if begin.offset >= part.end:
+            return begin
+        at = dataclasses.replace(self.options.at, store=address, timeout_s=0.0)
+        with Store(at) as replica:
+            try:
+                known = replica.info()
+                if known["incarnation"] != begin.incarnation or known["end"] < part.end:
+                    return begin
+                for batch in replica.batches(part.query, begin.offset, part.end, begin.incarnation):
+                    begin = Position(begin.incarnation, batch.column("offset")[-1].as_py() + 1)
+                    yield self.plan.to_rows(batch)
+                return Position(begin.incarnation, part.end)
+            except (StoreUnavailableError, HistoryError) as error:
+                log.debug("the replica at %s does not go on, and the store does: %s", address, error)
+                return begin
+
+    def _rows_of_store(self, part: Range, begin: Position) -> Iterator[pa.RecordBatch]:
+        with Store(self.options.at, part.address) as store:
             try:
                 for batch in store.batches(part.query, begin.offset, part.end, begin.incarnation):
                     begin = Position(begin.incarnation, batch.column("offset")[-1].as_py() + 1)

@@ -1,6 +1,7 @@
 """What a store can be told, by keyword or in a TOML file."""
 
 import dataclasses
+import ipaddress
 import re
 import tomllib
 from collections.abc import Mapping
@@ -314,3 +315,11 @@ def load_toml(path: Path) -> tuple[StoreConfig, dict[str, Any]]:
             options[name] = str(path.parent / options[name])
     options = with_paths(options, path.parent)
     return resolve(path.parent / data, options.pop("record", ()), **options), connection
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only programs of this machine reach an address."""
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host == "localhost"

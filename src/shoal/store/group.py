@@ -33,14 +33,15 @@ from shoal.config.target import LOOPBACK, Target
 from shoal.errors import ClosedError, ConfigError, FullError, ShoalError, StoreError
 from shoal.messages import store as notices
 from shoal.store.certificate import certificate_of
-from shoal.store.config import StoreConfig
+from shoal.store.config import StoreConfig, is_loopback
 from shoal.store.copying import REPLICA, Copier
+from shoal.store.following import Follower
 from shoal.store.founding import MEMBERS_MAX, Founding, Membership, Record
 from shoal.store.group_status import described, write_status
 from shoal.store.held import Held
 from shoal.store.operating import Commands, asks_topic
 from shoal.store.peers import Peers, Seal
-from shoal.store.role import Store, is_loopback, log_options
+from shoal.store.role import Store, log_options
 from shoal.store.roster import VERSION, Heard, Roster
 from shoal.store.serving import listening
 from shoal.system import Readable
@@ -121,6 +122,8 @@ class Group:
         self._copier: Copier | None = None
         #: The store, while this member owns the group.
         self.store: Store | None = None
+        #: Its history, while another member does.
+        self._follower: Follower | None = None
         self._error: BaseException | None = None
         self._stopping = threading.Event()
         #: Set when the store should be opened or ended, or the member failed.
@@ -431,6 +434,21 @@ class Group:
             if failure is not None and member.is_elected:
                 raise failure
             notices.DEPOSED(group=self.group.name).log(log)
+        if self.config.flight is not None and self.store is None:
+            self._show_history(member)
+
+    def _show_history(self, member: Member) -> None:
+        """Serve what is committed, once there is something."""
+        assert self._log is not None
+        if self._follower is not None:
+            self._follower.turn()
+        elif member.indexes[1] > 0 and not member.is_elected:
+            self._follower = Follower(self._log, self.config, self._connection, self._certificate)
+
+    def _end_history(self) -> None:
+        follower, self._follower = self._follower, None
+        if follower is not None:
+            follower.close()
 
     def _serve(self, member: Member) -> None:
         founding = self._record.founding
@@ -441,7 +459,7 @@ class Group:
             if self._record.fresh is not None:
                 self._log.renew(bytes.fromhex(self._record.fresh))
                 self._record = self._record.renewed()
-            held = Held(self._log, member, founding.at_us / 1e6, self.status)
+            held = Held(self._log, member, founding.at_us / 1e6, self.status, self._end_history)
             self.store = Store(self.config, self._connection, held=held)
         except StoreError:
             if member.is_elected and member.term == term:
@@ -458,6 +476,12 @@ class Group:
 
     # How it is.
 
+    @property
+    def _endpoint(self) -> str | None:
+        """Where history is served."""
+        serving = self.store if self.store is not None else self._follower
+        return None if serving is None else serving.endpoint
+
     def status(self) -> dict[str, Any]:
         """How the group is, as this member sees it."""
         found: dict[str, Any] = {
@@ -469,6 +493,7 @@ class Group:
             "at": time.time(),
             "url": self.url,
             "fingerprint": None if self._certificate is None else self._certificate.fingerprint,
+            "flight": self._endpoint,
             "dropped": self._peers.dropped,
             "unproven": self._peers.unproven,
             "wanted": self.group.bootstrap,
@@ -484,6 +509,7 @@ class Group:
         member = self._member
         was_owner = member is not None and member.is_elected
         self._end_store()
+        self._end_history()
         if member is not None and was_owner and self._error is None:
             self._hand_over(member)
         self._stopping.set()

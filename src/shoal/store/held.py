@@ -26,6 +26,8 @@ class Held:
     since: float
     #: How the group is.
     status: Callable[[], dict[str, Any]]
+    #: Serve history no more as a member that follows: the store does it from now on.
+    end_history: Callable[[], None]
 
     @property
     def is_deposed(self) -> bool:

@@ -6,9 +6,6 @@ anybody, and recording runs without the application's interpreter lock.
 
 import atexit
 import dataclasses
-import importlib
-import ipaddress
-import json
 import logging
 import os
 import secrets
@@ -30,15 +27,16 @@ from shoal.config import ConnectionConfig
 from shoal.config.access import AccessFile
 from shoal.config.target import LOOPBACK, Target
 from shoal.config.tokens import Principals
-from shoal.errors import ConfigError, StoreError, StoreFailedError
+from shoal.errors import StoreError, StoreFailedError
 from shoal.messages import store as notices
 from shoal.store import holds
 from shoal.store.asking import Asker
 from shoal.store.certificate import certificate_of
-from shoal.store.config import StoreConfig
+from shoal.store.config import StoreConfig, is_loopback
 from shoal.store.forwarder import Forwarding
 from shoal.store.founding import is_member
 from shoal.store.held import Held
+from shoal.store.history_door import HistoryDoor
 from shoal.store.keeping import Keeper
 from shoal.store.losses import Losses, loss_of
 from shoal.store.machine import Identity
@@ -95,7 +93,7 @@ class Store:
         self._closing = threading.Event()
         self._failed = threading.Event()
         self._lock = threading.RLock()
-        self._server: Any = None
+        self._history: HistoryDoor | None = None
         self._began_s = time.time()
         self._warned = False
         #: Why the log is longer than it was to be, if it is.
@@ -147,7 +145,9 @@ class Store:
         self._write_status()
         if config.flight is not None:
             try:
-                self._serve()
+                if held is not None:
+                    held.end_history()
+                self._history = HistoryDoor(self, config, self._principals, self._rules, self.certificate)
             except BaseException:
                 self.close()
                 raise
@@ -285,7 +285,7 @@ class Store:
     @property
     def endpoint(self) -> str | None:
         """Where history is served, if it is."""
-        return None if self._server is None else str(self._server.endpoint)
+        return None if self._history is None else self._history.endpoint
 
     @property
     def fingerprint(self) -> str | None:
@@ -516,39 +516,6 @@ class Store:
             return None
         return f"the store in {self.config.path} has {sealed} bytes, more than keep_bytes ({most})"
 
-    def _serve(self) -> None:
-        """Start the history server, which is found by name: it needs Arrow, and a store does not."""
-        host, port = self.config.flight_address()
-        try:
-            server = importlib.import_module("shoal.history.server")
-        except ImportError as error:
-            raise ConfigError(
-                f"flight is {self.config.flight!r}, which needs pyarrow: pip install 'shoal[history]'"
-                f" ({error})"
-            ) from None
-        if not is_loopback(host):
-            if self._principals is None:
-                notices.HISTORY_OPEN(host=host).log(log)
-            if self.certificate is None:
-                notices.HISTORY_IN_CLEAR(address=self.config.flight).log(log)
-        certificate = None if self.certificate is None else self.certificate.pem()
-        self._server = server.start(
-            self,
-            host=host,
-            port=port,
-            principals=self._principals,
-            rules=self._rules,
-            certificate=certificate,
-        )
-        endpoint = self.config.path / "endpoint.json"
-        unfinished = endpoint.with_suffix(".json.new")
-        try:
-            told = {"flight": self.endpoint, "fingerprint": self.fingerprint}
-            unfinished.write_text(json.dumps(told))
-            unfinished.replace(endpoint)
-        except OSError as error:
-            notices.ENDPOINT_NOT_WRITTEN(endpoint=self.endpoint, why=error).log(log)
-
     def _fail(self, error: BaseException) -> None:
         """Stop for good: nobody knows what is on the disk."""
         if self._error is None:
@@ -562,9 +529,8 @@ class Store:
         if self._closing.is_set():
             return
         self._closing.set()
-        if self._server is not None:
-            self._server.close()
-            (self.config.path / "endpoint.json").unlink(missing_ok=True)
+        if self._history is not None:
+            self._history.close()
         self._presence.stop()
         self._forwarding.close()
         self._serving.stop()
@@ -630,14 +596,6 @@ def _close_all() -> None:
     for store in list(_open):
         if store.process == os.getpid():
             store.close()
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only programs of this machine reach an address."""
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def log_options(config: StoreConfig) -> dict[str, Any]:

@@ -559,7 +559,8 @@ impl<D: Disk> Shared<D> {
 
     /// Makes the next index that is missing. False if there is none.
     pub fn build_next_index(&self) -> Result<bool, LogError> {
-        let inner = self.open_log()?;
+        let inner = self.lock();
+        inner.log().check()?;
         let (below, snapshot) = (inner.indexed_below, inner.log().snapshot());
         drop(inner);
         // What lies below the floor is read no more, and rows of its commits may be gone already.
