@@ -469,6 +469,45 @@ def persistent(
     _show(f"persistent messages of {size} bytes", options, persistent_experiment.run, json)
 
 
+@app.command("replicated")
+def replicated(
+    peers: Annotated[
+        str | None,
+        typer.Option(
+            help="Contestants beside Shoal: nats (scripts/peers fetches it), or '' for none. "
+            "[default: those installed]"
+        ),
+    ] = None,
+    publishers: Annotated[int, typer.Option(help="Publishers, a process each.")] = 8,
+    seconds: Annotated[float, typer.Option(help="No publisher sends for longer.")] = 3.0,
+    messages: Annotated[int, typer.Option(help="Messages of each publisher, at the most.")] = 20_000,
+    window: Annotated[int, typer.Option(help="How many are on their way, without waiting for each.")] = 1000,
+    kills: Annotated[int, typer.Option(help="How often the owner is killed; 0 leaves it out.")] = 10,
+    size: Annotated[int, typer.Option(help="Bytes of each message's body.")] = 1024,
+    directory: Annotated[
+        str | None, typer.Option(help="Where everything is made, on the disk to be measured.")
+    ] = None,
+    rounds: Rounds = 5,
+    json: Json = None,
+) -> None:
+    """What survives the loss of a disk: three stores of a group, beside one store and JetStream."""
+    with _options_checked():
+        from shoal_bench import replicated as replicated_experiment
+
+        options = replicated_experiment.ReplicatedOptions(
+            peers=_peers(peers, replicated_experiment.ReplicatedOptions.peers, replicated_experiment.NEEDS),
+            publishers=publishers,
+            seconds=seconds,
+            messages=messages,
+            window=window,
+            kills=kills,
+            size=size,
+            directory=directory,
+            rounds=rounds,
+        )
+    _show(f"replicated messages of {size} bytes", options, replicated_experiment.run, json)
+
+
 app.command("selectors")(selectors_command.selectors)
 app.command("seeds")(seeds_command.seeds)
 app.command("agent")(agent_command.agent)

@@ -29,6 +29,16 @@ jetstream {{
 """
 
 
+CLUSTER_CONFIG = """
+server_name: "n{number}"
+cluster {{
+  name: "bench"
+  listen: "127.0.0.1:{own}"
+  routes: [{routes}]
+}}
+"""
+
+
 def is_installed() -> bool:
     """Whether there is a server to start."""
     return servers.nats_server() is not None
@@ -53,6 +63,29 @@ def server(port: int, directory: Path, _sync_s: float) -> Iterator[Callable[[], 
         process.wait()
 
 
+@contextlib.contextmanager
+def cluster(ports: list[int], routes: list[int], directory: Path) -> Iterator[Callable[[], float]]:
+    """Three servers with three copies of the stream; gives their processor time in seconds."""
+    program = servers.nats_server()
+    if program is None:
+        raise ExperimentError("nats-server is not here: run scripts/peers")
+    processes: list[subprocess.Popen[bytes]] = []
+    listed = ", ".join(f'"nats://127.0.0.1:{route}"' for route in routes)
+    try:
+        for number, (port, own) in enumerate(zip(ports, routes, strict=True), 1):
+            config = directory / f"nats-{number}.conf"
+            text = SERVER_CONFIG.format(port=port, directory=directory / f"jetstream-{number}")
+            config.write_text(text + CLUSTER_CONFIG.format(number=number, own=own, routes=listed))
+            command = ending_with_us([program, "-c", str(config)])
+            processes.append(subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
+        asyncio.run(_make_stream(ports[0], replicas=3))
+        yield lambda: sum(_cpu_s(process.pid) for process in processes)
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+
+
 def _cpu_s(pid: int) -> float:
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
@@ -74,12 +107,25 @@ async def connect(port: int) -> Any:
             await asyncio.sleep(0.05)
 
 
-async def _make_stream(port: int) -> None:
+async def _make_stream(port: int, replicas: int = 1) -> None:
     client = await connect(port)
     config = StreamConfig(
-        name=STREAM, subjects=[SUBJECT], storage=StorageType.FILE, retention=RetentionPolicy.WORK_QUEUE
+        name=STREAM,
+        subjects=[SUBJECT],
+        storage=StorageType.FILE,
+        retention=RetentionPolicy.WORK_QUEUE,
+        num_replicas=replicas,
     )
-    await client.jetstream().add_stream(config)
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        try:
+            await client.jetstream().add_stream(config)
+            break
+        except nats.errors.Error as error:
+            # Servers of a cluster elect a leader first.
+            if replicas == 1 or time.monotonic() > deadline:
+                raise ExperimentError(f"the stream was not made: {error}") from error
+            await asyncio.sleep(0.2)
     await client.close()
 
 
