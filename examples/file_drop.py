@@ -27,7 +27,7 @@ def receive(directory: Path, count: int | None) -> None:
         for event in session.events():
             match event:
                 case shoal.norm.FileReceived() if event.path is not None:
-                    # The name came from somebody else: no directories in it.
+                    # The name came from another program: no directories in it.
                     name = Path(event.info.decode(errors="replace")).name or f"file-{received}"
                     event.path.rename(directory / name)
                     print(f"{name} {(directory / name).stat().st_size} bytes", flush=True)

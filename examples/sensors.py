@@ -1,7 +1,7 @@
 """Sensor fan-in: many sensors publish blocks of samples as arrays, one program collects and notices silence.
 
 python examples/sensors.py sense NAME [BLOCKS]
-python examples/sensors.py collect [SENSORS]       ends when so many sensors said that they are done
+python examples/sensors.py collect [SENSORS]       ends when this number of sensors is done
 """
 
 import sys

@@ -62,11 +62,11 @@ class Files(Channel):
 
 
 class Calls(Listening):
-    """Every new directory is somebody who connects."""
+    """Every new directory is a program that connects."""
 
     def __init__(self, place: Path, url: str) -> None:
         self.url, self._place, self._closed = url, place, False
-        # Whoever called before this program started has given up by now.
+        # A program that called before this one started has given up by now.
         self._known = set(place.glob("*.call"))
 
     def accept(self) -> Channel | None:

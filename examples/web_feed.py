@@ -41,7 +41,7 @@ async def serve(bus: shoal.aio.Bus, reader: asyncio.StreamReader, writer: asynci
 
 
 async def feed(bus: shoal.aio.Bus, writer: asyncio.StreamWriter) -> None:
-    """Whoever reads too slowly misses the oldest: nobody else waits for a browser."""
+    """A browser that reads too slowly misses the oldest messages: no other waits for it."""
     async with bus.subscribe("news/>", queue_full="drop_old") as subscription:
         await writer.drain()
         async for message in subscription:

@@ -11,7 +11,7 @@ import time
 
 import shoal
 
-#: A worker that was given something and says nothing for so long is taken for dead.
+#: A worker with a job that says nothing for this time is taken for dead.
 PATIENCE_S = 5.0
 
 

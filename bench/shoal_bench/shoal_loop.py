@@ -55,7 +55,7 @@ def ping(place: Place, bodies: Bodies, count: int) -> list[int]:
     times = []
     with connect(place, listens=True) as bus, bus.subscribe(PONG) as answers:
         if not bus.wait_for_subscribers(PING, 1, PATIENCE_S):
-            raise ExperimentError("nobody came to answer")
+            raise ExperimentError("no process came to answer")
         for body in bodies.sent(count):
             began = perf_counter_ns()
             bus.publish(PING, body)
@@ -70,7 +70,7 @@ def echo(place: Place, count: int) -> None:
     """Publish what comes."""
     with connect(place) as bus, bus.subscribe(PING) as questions:
         if not bus.wait_for_subscribers(PONG, 1, PATIENCE_S):
-            raise ExperimentError("nobody came to ask")
+            raise ExperimentError("no process came to ask")
         for _, question in zip(range(count), questions, strict=False):
             bus.publish(PONG, question.body)
         bus.flush()

@@ -20,7 +20,7 @@ def publish(options: dict[str, Any], report: Report) -> Mapping[str, Any]:
     bodies = Bodies(options["size"])
     with shoal.connect(URL) as bus:
         if not bus.wait_for_subscribers(TOPIC, timeout_s=PATIENCE_S):
-            raise ExperimentError(f"nobody behind the tunnel subscribed within {PATIENCE_S:g} s")
+            raise ExperimentError(f"no program behind the tunnel subscribed within {PATIENCE_S:g} s")
         report(1)
         wait_told()
         began_s = time.monotonic()

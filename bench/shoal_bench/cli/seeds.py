@@ -37,7 +37,7 @@ def seeds(
         typer.Option(help="Peers that run beside Shoal where an experiment has them: artemis, native, zfec."),
     ] = "native,zfec",
     cells: Annotated[
-        int | None, typer.Option(min=1, help="So many cells of each experiment at most.")
+        int | None, typer.Option(min=1, help="At most this number of cells of each experiment.")
     ] = None,
     store: Annotated[Path, typer.Option(help="Where a store keeps the samples.")] = Path("runs"),
     hours: Annotated[
