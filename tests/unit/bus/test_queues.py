@@ -74,7 +74,7 @@ def test_live_subscribers_get_it_too_under_the_same_identity(
 
 @pytest.mark.usefixtures("short_look")
 def test_without_a_store_the_error_says_how_to_start_one(bus: shoal.Bus) -> None:
-    with pytest.raises(NoStoreError, match=r"shoal store --data .* connect\(outbox=DIRECTORY\)"):
+    with pytest.raises(NoStoreError, match=r"connect\(store=DIRECTORY\).* connect\(outbox=DIRECTORY\)"):
         bus.publish("a", persistent=True)
     with pytest.raises(NoStoreError, match="the queue 'q'"):
         bus.queue("q").send(1)

@@ -10,6 +10,7 @@ import pytest
 import shoal
 from shoal import aio
 from shoal.bus import store_channel
+from shoal.bus.store_errors import no_store
 
 
 @pytest.fixture
@@ -85,3 +86,4 @@ def test_a_program_whose_domain_is_in_its_memory_is_not_told_to_start_a_process(
     ):
         bus.publish("trades/ACME", 1, persistent=True)
     assert "shoal store --data" not in str(told.value)
+    assert "shoal store --data" in str(no_store("publishing on 'trades/ACME'"))
