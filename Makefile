@@ -9,7 +9,7 @@ CYCLES ?= 200
 LIMIT ?= 3600
 DEAD_S ?= 60
 
-.PHONY: help setup build demo test check bench sim soak storm dead-path jms-matrix jms-oracle kill-tests kill-routers replica-kills routing-model spark-tests figures docs fuzz coverage wheel targets wheels image clean
+.PHONY: help setup build demo test check bench sim soak storm dead-path jms-matrix jms-oracle kill-tests roam kill-routers replica-kills routing-model spark-tests figures docs fuzz coverage wheel targets wheels image clean
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -52,6 +52,10 @@ kill-tests: build  ## kill stores, publishers, subscribers and workers two hundr
 	$(BIN)/python tests/e2e/kill_gateway.py --cycles $(CYCLES)
 	$(BIN)/python tests/jms/kills.py --cycles $(CYCLES)
 	$(BIN)/python tests/spark/kills.py --kills 30 --rows 60000
+
+roam: build  ## fifty programs that roam between daemons that are killed under load: make roam CYCLES=100
+	$(BIN)/python tests/e2e/roam_clients.py --kills $(CYCLES)
+	$(BIN)/python tests/e2e/roam_clients.py --kills $(CYCLES) --how drain
 
 kill-routers: build  ## kill, stop and cut off routers under load two hundred times: make kill-routers CYCLES=200 (needs root)
 	$(BIN)/python tests/e2e/kill_routers.py --cycles $(CYCLES)

@@ -71,6 +71,9 @@ def pub(
             heard = persistent or retain or bus.wait_for_subscribers(topic, 1, wait)
             published = _publish(bus, topic, sent, interval, properties, priority, ttl, persistent, retain)
             bus.flush()
+            denied = [each for each in bus.events(timeout_s=0) if isinstance(each, shoal.LinkDenied)]
+            if denied:
+                raise shoal.JMSSecurityError(denied[0].why)
             if not heard and not bus.subscribers(topic):
                 typer.echo(f"shoal pub: published {published}; no program subscribes to {topic}", err=True)
             if retain and not persistent:

@@ -169,7 +169,8 @@ class Nodes:
         for node in nodes:
             seen = self._nodes.get(node)
             if seen is not None and not seen.row["answers"] and seen.row["kind"] != "store":
-                name = f"store {names[0]}" if len(names) == 1 else "store"
+                named = len(names) == 1 and names[0] != "store"
+                name = f"store {names[0]}" if named else "store"
                 seen.row = {**seen.row, "kind": "store", "name": name}
 
     # --- getters ---

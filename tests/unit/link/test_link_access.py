@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 from tls_options import shown, trusting
+from typer.testing import CliRunner
 
 import shoal
 from shoal import _core
+from shoal.cli.app import app
 from shoal.config.access import Access
 from shoal.errors import ConfigError, LinkError
 
@@ -227,6 +229,17 @@ def test_rules_that_cannot_be_read_are_named(tmp_path: Path, text: str, words: s
     (tmp_path / "rules.toml").write_text(text)
     with pytest.raises(ConfigError, match=words):
         shoal.listen("tcp://127.0.0.1:0", access=str(tmp_path / "rules.toml"))
+
+
+def test_a_command_that_publishes_fails_where_that_is_denied(scheme: str, hub: shoal.Bus) -> None:
+    if scheme != "tcp":
+        pytest.skip("the command is the same over every link")
+    url, heard = hub.links[-1].url, hub.subscribe(">")
+    assert CliRunner().invoke(app, ["pub", "open/a", "x", "--url", url]).exit_code == 0
+    denied = CliRunner().invoke(app, ["pub", "other/a", "x", "--url", url])
+    assert denied.exit_code == 1
+    assert "'anonymous' may not publish other/a: no rule of" in denied.output
+    assert [message.topic for message in iter(lambda: heard.receive(0.2), None)] == ["open/a"]
 
 
 def test_links_decide_as_shoal_access_explain_does(hub: shoal.Bus, tmp_path: Path) -> None:

@@ -126,6 +126,10 @@ function Frame({ onOut }) {
     return () => { stale = true; };
   }, [here.name]);
   const out = async () => { await logOut().catch(() => {}); onOut(""); };
+  useEffect(() => {
+    // On a narrow screen the menu is one line that scrolls.
+    document.querySelector(".menu [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
+  }, [here.name]);
   const link = (each) => html`<a key=${each.name} href="#/${each.name}" aria-current=${each.name === here.name ? "page" : undefined}>
     ${each.title}${each.name === "alarms" && html`<${AlarmBadge} />`}</a>`;
   return html`<div class="frame">

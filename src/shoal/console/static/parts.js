@@ -196,6 +196,15 @@ export function MessageView({ message, open = false, showTopic = true }) {
 
 // --- Charts ---
 const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+// Times at the x axis: none before there is a line, and none that the edge would cut.
+function timesOf(self, ticks) {
+  const { min, max } = self.scales.x;
+  const letters = (ticks.length > 1 ? ticks[1] - ticks[0] : max - min) < 60 ? 8 : 5;
+  const room = self.bbox.width / devicePixelRatio + 22 - letters * 3.4;
+  const fits = (tick) => ((tick - min) / (max - min)) * (self.bbox.width / devicePixelRatio) <= room;
+  return ticks.map((tick) => (self.data[0].length > 1 && fits(tick) ? format.clock(tick).slice(0, letters) : ""));
+}
+
 export function Chart({ title, now, times, values, height = 74, show, bars = false, onSelect }) {
   const box = useRef(null);
   const plot = useRef(null);
@@ -206,7 +215,7 @@ export function Chart({ title, now, times, values, height = 74, show, bars = fal
     const made = new uPlot({
       width: Math.max(120, node.clientWidth), height, padding: [6, 22, 0, 0], cursor: { y: false, drag: { x: !!onSelect, y: false } },
       scales: { y: { range: (_, low, high) => [0, Math.max(high * 1.1, 1)] } },
-      axes: [{ ...axis, space: 70, size: 20, values: (_, ticks) => ticks.map((tick) => format.clock(tick).slice(0, ticks[1] - ticks[0] < 60 ? 8 : 5)) },
+      axes: [{ ...axis, space: 70, size: 20, values: timesOf },
         { ...axis, size: 46, space: 26, values: (_, ticks) => ticks.map((tick) => show(tick)) }],
       series: [{}, { stroke: css("--accent"), width: 1.5, fill: `${css("--accent")}22`, points: { show: false },
         paths: bars ? uPlot.paths.bars({ size: [0.8, 60] }) : undefined }],
