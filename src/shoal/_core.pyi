@@ -207,8 +207,13 @@ class Member:
     def members_at(self) -> int:
         """As of which entry the members are."""
     @property
-    def offered(self) -> tuple[int, int, int, list[int]] | None:
-        """The copy of the log that it needs: who has it, its last entry, oldest segment, their lengths."""
+    def offered(self) -> tuple[int | None, int, int, list[int]] | None:
+        """The copy that it needs: who has it, last entry, oldest segment, lengths of segments.
+
+        Without somebody who has it, it is of a damaged segment, which every other member has.
+        """
+    def scrub(self, behind: int) -> tuple[int, bool] | None:
+        """Read the oldest sealed segment behind one: its number, and whether it is whole."""
     def read_part(self, segment: int, position: int, bytes_max: int) -> bytes:
         """Bytes of a segment for another member, as many as are visible."""
     def put_part(self, segment: int, position: int, bytes: bytes) -> None:

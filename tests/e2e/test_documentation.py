@@ -157,6 +157,8 @@ def test_every_page_with_programs_is_run() -> None:
         "docs/how-to/tcp.md",
         # And the test after this one.
         "docs/how-to/join-networks.md",
+        # And test_group this one.
+        "docs/tutorial/lose-a-machine.md",
         # And test_stomp_clients this one.
         "docs/how-to/gateway.md",
         # tests/unit/test_blocks.py type-checks every block, and this one needs nothing that runs.

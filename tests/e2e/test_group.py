@@ -1,6 +1,8 @@
 """Three stores that keep one log, as processes: killed, stopped and ended under load."""
 
 import json
+import os
+import re
 import secrets
 import shutil
 import subprocess
@@ -19,6 +21,7 @@ import shoal
 from shoal import history
 from shoal.store.group_status import STATUS, read_group_status
 from shoal.store.roster import SILENT_S
+from shoal.store.verifying import verify
 
 #: A new owner is elected and serves within this time, also on a busy machine.
 PATIENCE_S = 40.0
@@ -33,8 +36,11 @@ class Members:
         self._running: dict[str, subprocess.Popen[bytes]] = {}
 
     def start(self, name: str, *options: str) -> None:
-        command = [sys.executable, "-m", "shoal.cli", "store", "--data", str(self._folder / name)]
-        command += ["--domain", self._domain, "--interface", "lo", "--group", "g", "--name", name, *options]
+        config = self._folder / f"{name}.toml"
+        given = ["--config", str(config)] if config.exists() else ["--data", str(self._folder / name)]
+        given += [] if config.exists() else ["--name", name]
+        command = [sys.executable, "-m", "shoal.cli", "store", *given]
+        command += ["--domain", self._domain, "--interface", "lo", "--group", "g", *options]
         with (self._folder / f"{name}.log").open("ab") as log:
             self._running[name] = subprocess.Popen(command, stdout=log, stderr=log)
 
@@ -143,6 +149,29 @@ def test_a_queue_survives_its_owner_one_after_the_other(members: Members, domain
 
     # The one that was killed fetches what it missed, so all of them have the same.
     members.wait_until(is_level)
+
+
+@pytest.mark.timeout(240)
+def test_the_programs_of_the_tutorial_count_while_the_owner_is_lost(
+    members: Members, tmp_path: Path, domain: str
+) -> None:
+    page = Path(__file__).parents[2] / "docs/tutorial/lose-a-machine.md"
+    shown = page.read_text().replace("shoal.connect()", 'shoal.connect(interface="lo")')
+    count, look = re.findall(r"```python\n(.*?)```", shown, re.DOTALL)
+    here: dict[str, Any] = {"cwd": tmp_path, "env": {**os.environ, "SHOAL_DOMAIN": domain}}
+    confirmed = tmp_path / "confirmed.txt"
+
+    def lines() -> int:
+        return len(confirmed.read_text().splitlines()) if confirmed.exists() else 0
+
+    with subprocess.Popen([sys.executable, "-c", count], **here) as counting:
+        members.wait_until(lambda: lines() > 20)
+        members.end(members.owner())
+        before = lines()
+        members.wait_until(lambda: lines() > before + 20)
+        counting.kill()
+    looked = subprocess.run([sys.executable, "-c", look], **here, capture_output=True, text=True, check=False)
+    assert " confirmed, 0 missing, " in looked.stdout, looked.stderr
 
 
 @pytest.mark.timeout(240)
@@ -259,6 +288,36 @@ def test_a_member_that_follows_shows_the_rows_that_the_owner_shows(tmp_path: Pat
             members.wait_until(lambda name=name: members.status(name).get("flight") is not None)
             with history.connect(members.status(name)["flight"]) as shown:
                 assert shown.read("t/1").num_rows == 17
+    finally:
+        members.stop()
+
+
+@pytest.mark.timeout(240)
+def test_a_damaged_segment_is_fetched_from_another_member(tmp_path: Path, domain: str) -> None:
+    members = Members(tmp_path, domain)
+    for name in NAMES:
+        (tmp_path / f"{name}.toml").write_text(
+            f'name = "{name}"\ndata = "{tmp_path / name}"\nsegment_bytes = {64 << 10}\n'
+        )
+        members.start(name, "--bootstrap", "3") if name == "a" else members.start(name)
+    try:
+        members.owner()
+        with shoal.connect(domain=domain, interface="lo") as bus:
+            queue = bus.queue("work")
+            for _ in range(60):
+                queue.send(bytes(5000))
+        owner = members.owner()
+        one = next(name for name in NAMES if name != owner)
+        members.end(one, kill=False)
+        segment = sorted((tmp_path / one).glob("[0-9]*.log"))[1]
+        damaged = bytearray(segment.read_bytes())
+        damaged[20_000] ^= 1
+        segment.write_bytes(damaged)
+        assert not verify(tmp_path / one)["whole"]
+        members.start(one)
+        members.wait_until(lambda: "Copied from another member what was missing" in members.tell())
+        members.end(one, kill=False)
+        assert verify(tmp_path / one)["whole"]
     finally:
         members.stop()
 

@@ -14,7 +14,7 @@ use crate::frame::Kind;
 use crate::frames::Frames;
 use crate::log::{Log, Options};
 use crate::numbering::Numbering;
-use crate::segment::{Name, SegmentInfo, segment_name, unfinished_name};
+use crate::segment::{Name, SegmentInfo, index_name, segment_name, unfinished_name};
 
 /// Segments of a log, at the most: a copy of more would not fit into one message.
 pub const PARTS_MAX: usize = 1 << 20;
@@ -99,6 +99,21 @@ impl<D: Disk> Log<D> {
         Ok(Parts { first: first.number, bytes, made })
     }
 
+    /// The part that a sealed segment is of the log, and the index and the term of its last frame. None if it takes more frames.
+    pub fn sealed_part(&self, number: u32) -> Option<(Parts, (u64, u32))> {
+        let segment = self.segments.get(&number).filter(|_| number < self.durable.segment)?;
+        let numbers = self.numbering.as_ref()?;
+        let last = numbers.starts.get(&(number + 1))? - 1;
+        let parts = Parts { first: number, bytes: vec![segment.end_position], made: 0 };
+        Some((parts, (last, numbers.term_of(last)?)))
+    }
+
+    /// The oldest sealed segment behind one.
+    pub fn sealed_behind(&self, number: u32) -> Option<u32> {
+        let (&next, _) = self.segments.range(number + 1..).next()?;
+        (next < self.durable.segment).then_some(next)
+    }
+
     /// How much of a segment's file is visible. None if it is not there.
     pub fn visible_bytes(&self, number: u32) -> Option<u64> {
         let Durable { segment, position, .. } = self.durable;
@@ -111,6 +126,8 @@ impl<D: Disk> Log<D> {
 pub struct Copying<D: Disk> {
     disk: Arc<D>,
     parts: Parts,
+    /// Whether the newest segment takes more frames.
+    goes_on: bool,
     /// The file that was written to last.
     file: Option<(u32, Arc<D::File>)>,
     /// How many segments were read, the index and the term that follow on them, and where the last of them ends.
@@ -120,9 +137,9 @@ pub struct Copying<D: Disk> {
 }
 
 impl<D: Disk> Copying<D> {
-    /// Begins with nothing; what is left of an earlier one goes.
-    pub fn new(disk: Arc<D>, parts: Parts) -> Result<Copying<D>, LogError> {
-        let copying = Copying { disk, parts, file: None, checked: 0, next: None, previous_end: 0 };
+    /// Begins with nothing; what is left of an earlier one goes. The newest segment takes more frames, if it `goes_on`.
+    pub fn new(disk: Arc<D>, parts: Parts, goes_on: bool) -> Result<Copying<D>, LogError> {
+        let copying = Copying { disk, parts, goes_on, file: None, checked: 0, next: None, previous_end: 0 };
         copying.remove()?;
         Ok(copying)
     }
@@ -180,7 +197,7 @@ impl<D: Disk> Copying<D> {
                 let start = info.start.ok_or_else(|| wrong("no group keeps it"))?;
                 let begins = (start.index, start.term_before, info.previous_end);
                 let follows = next.is_none_or(|(index, term)| begins == (index, term, self.previous_end));
-                let is_short = number == self.parts.last() && made < info.file_bytes;
+                let is_short = self.goes_on && number == self.parts.last() && made < info.file_bytes;
                 if !follows || is_short {
                     return Err(wrong("it does not follow on the one before"));
                 }
@@ -238,6 +255,33 @@ pub fn put_copy<D: Disk>(disk: &Arc<D>, first: u32, last: u32) -> Result<(), Log
             disk.rename(&unfinished_name(number), &segment_name(number)).map_err(failed)?;
         }
     }
+    disk.sync_directory().map_err(failed)
+}
+
+/// Whether every frame of a sealed segment can be read.
+pub fn is_whole<D: Disk>(disk: &Arc<D>, store: u64, parts: &Parts) -> bool {
+    let read = || -> Result<bool, LogError> {
+        let mut frames = Frames::open(disk, store, parts.first)?;
+        let (mut position, end) = (0, parts.bytes[0]);
+        while position < end {
+            match frames.read(position)? {
+                Ok(header) => position = header.end(),
+                Err(_) => return Ok(false),
+            }
+        }
+        Ok(position == end)
+    };
+    // What the disk does not give is damaged, too.
+    read().unwrap_or(false)
+}
+
+/// Puts a copy of one sealed segment, which is damaged here, in its place.
+pub fn put_segment<D: Disk>(disk: &Arc<D>, number: u32) -> Result<(), LogError> {
+    let failed =
+        |error| LogError::io(format!("putting a copy in the place of {}", segment_name(number)), error);
+    // Its index may be of what is damaged. There may be none.
+    let _ = disk.remove(&index_name(number));
+    disk.rename(&unfinished_name(number), &segment_name(number)).map_err(failed)?;
     disk.sync_directory().map_err(failed)
 }
 

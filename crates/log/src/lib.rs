@@ -57,7 +57,7 @@ mod verify;
 pub use backlog::{Backlog, BacklogOptions, Counts, Facts, Finished, GROUP_BUCKETS};
 pub use cache::Cache;
 pub use chains::{CHAINS_MAX, Chain, Chains};
-pub use copied::{Copying, PARTS_MAX, Parts, put_copy, remove_all};
+pub use copied::{Copying, PARTS_MAX, Parts, is_whole, put_copy, put_segment, remove_all};
 pub use cursor::{Cursor, GapRow, Query, Snapshot};
 pub use deliveries::{Deliveries, Delivery, Grants, RunMap};
 pub use disk::Disk;

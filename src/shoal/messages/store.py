@@ -125,12 +125,17 @@ MEMBERS_UNPROVEN = warning(
     "Members of group {group} prove nothing at {url}: every host that reaches it can pose as a member.",
     "Give all members the same --group-token-file.",
 )
-COPIED = info(3055, "Copied the log of another member: {bytes} bytes, up to entry {entry}.")
+COPIED = info(3055, "Copied from another member what was missing: {bytes} bytes, up to entry {entry}.")
 NOT_COPIED = warning(
     3056,
-    "The log of another member could not be copied: {why}. The owner offers it again.",
+    "What is missing could not be copied from another member: {why}. This store tries again.",
     "Look at the disk of this store, and at its connection to the members.",
 )
 MEMBERS_CHANGED = info(
     3057, "Group {group} has {voters} members that vote, and {learners} that copy the log."
+)
+SEGMENT_DAMAGED = error(
+    3058,
+    "Segment {segment} of {path} is damaged; another member is asked for it.",
+    "Look for errors of the disk. If they repeat, replace it (shoal store group add --replace).",
 )

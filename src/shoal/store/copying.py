@@ -1,7 +1,8 @@
-"""Copies of a log between members: one that lacks too much fetches the files of another, piece by piece.
+"""Copies of files between members: one that lacks too much of the log fetches another's, piece by piece.
 
 Sends and receives bytes that its caller carries, knows the time from its caller, and opens nothing. A copy is
-of segments up to a committed entry; what is behind it follows as entries do.
+of segments up to a committed entry; what is behind it follows as entries do. A sealed segment that cannot be
+read here any more is fetched in the same way, from any other member.
 """
 
 import logging
@@ -107,6 +108,8 @@ class Copier:
     def __init__(self, member_id: int, member: Member) -> None:
         self._id, self._member = member_id, member
         self._fetch: _Fetch | None = None
+        #: Which of the other members is asked for a segment that is damaged here.
+        self._turn = 0
         self._transmits: list[tuple[int, bytes]] = []
 
     # Input.
@@ -127,7 +130,10 @@ class Copier:
         if offered is None:
             self._fetch = None
             return
-        source, last, first, lengths = offered
+        owner, last, first, lengths = offered
+        source = self._any() if owner is None else owner
+        if source is None:
+            return
         fetch = self._fetch
         if fetch is None or fetch.last != last:
             fetch = self._fetch = _Fetch(last, first, lengths, now_s)
@@ -139,6 +145,11 @@ class Copier:
             for segment, position in fetch.asks(now_s):
                 length = fetch.length((segment, position))
                 self._transmits.append((source, _ASK.pack(ASK, self._id, segment, position, length)))
+
+    def _any(self) -> int | None:
+        """Another member that votes: it has every sealed segment."""
+        others = [id_ for id_ in self._member.members[0] if id_ != self._id]
+        return others[self._turn % len(others)] if others else None
 
     # Output.
 
@@ -190,5 +201,6 @@ class Copier:
 
     def _give_up(self, why: str) -> None:
         self._fetch = None
+        self._turn += 1
         notices.NOT_COPIED(why=why).log(log)
         self._member.decline()

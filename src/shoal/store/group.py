@@ -52,6 +52,8 @@ log = logging.getLogger("shoal.store")
 HERE_EVERY_S = 0.5
 #: How long the thread waits at the most before it looks whether to end.
 WAIT_MAX_S = 0.25
+#: Between two sealed segments that are read to see if they are whole, and two times that all are.
+SCRUB_EVERY_S, SCRUB_AGAIN_S = 2.0, 86_400.0
 #: How often the status is written.
 STATUS_EVERY_S = 1.0
 #: How long a member that ends waits for another one to own the group.
@@ -131,6 +133,8 @@ class Group:
         self._roster = Roster()
         self._commands = Commands(self._record.member, self._roster, self.status)
         self._said_at_s = self._written_at_s = 0.0
+        #: The sealed segment that was read last, and when to read the next.
+        self._scrubbed, self._scrub_at_s = 0, 0.0
         #: Whether another member was heard: it says if this directory is an old copy.
         self._is_vouched_for = False
         self._bell = _core.Bell()
@@ -436,6 +440,22 @@ class Group:
             notices.DEPOSED(group=self.group.name).log(log)
         if self.config.flight is not None and self.store is None:
             self._show_history(member)
+        if time.monotonic() >= self._scrub_at_s:
+            self._scrub(member)
+
+    def _scrub(self, member: Member) -> None:
+        """See whether the next sealed segment is whole, unless one that is not is being fetched."""
+        self._scrub_at_s = time.monotonic() + SCRUB_EVERY_S
+        if member.offered is not None:
+            return
+        read = member.scrub(self._scrubbed)
+        if read is None:
+            # Segments that are sealed later are read with the next round.
+            self._scrubbed, self._scrub_at_s = 0, time.monotonic() + SCRUB_AGAIN_S
+            return
+        self._scrubbed, is_whole = read
+        if not is_whole:
+            notices.SEGMENT_DAMAGED(segment=self._scrubbed, path=self.config.path).log(log)
 
     def _show_history(self, member: Member) -> None:
         """Serve what is committed, once there is something."""

@@ -3,15 +3,15 @@
 use std::sync::{MutexGuard, PoisonError};
 use std::time::Duration;
 
-use shoal_log::{Copying, Disk, LogError, Parts};
+use shoal_log::{Copying, Disk, LogError, Parts, is_whole, put_segment};
 
 use super::shared::Shared;
 
-/// A copy that another member has.
+/// A copy that this member needs, and others have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Offered {
-    /// Which member.
-    pub from: u64,
+    /// Which member offers its log; none if this member lacks a sealed segment, which every other one has.
+    pub from: Option<u64>,
     /// The last entry in it, and its term.
     pub last: (u64, u64),
     /// Its files.
@@ -23,11 +23,35 @@ impl<D: Disk> Shared<D> {
         self.copying.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The copy that this member needs, because it lacks entries that no member has any more.
+    fn damaged(&self) -> MutexGuard<'_, Option<u32>> {
+        self.damaged.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The copy that this member needs: of a log, because it lacks entries that no member has any more; or of a segment that is
+    /// damaged here.
     pub fn offered(&self) -> Option<Offered> {
-        let (from, snapshot) = self.look_at_replica(|replica, _| replica.offered())??;
-        let parts = Parts::read(&snapshot.data)?;
-        Some(Offered { from, last: (snapshot.index, snapshot.term), parts })
+        if let Some((from, snapshot)) = self.look_at_replica(|replica, _| replica.offered()).flatten() {
+            let parts = Parts::read(&snapshot.data)?;
+            return Some(Offered { from: Some(from), last: (snapshot.index, snapshot.term), parts });
+        }
+        let number = (*self.damaged())?;
+        let (parts, (index, term)) = self.look(|log| log.sealed_part(number))?;
+        Some(Offered { from: None, last: (index, term.into()), parts })
+    }
+
+    /// Reads the oldest sealed segment behind one: its number, and whether it is whole. One that is not is wanted from another
+    /// member. None if there is no such segment.
+    pub fn scrub(&self, behind: u32) -> Option<(u32, bool)> {
+        let store = self.look_at_replica(|replica, _| replica.log().store())?;
+        let number = self.look(|log| log.sealed_behind(behind))?;
+        let (parts, _) = self.look(|log| log.sealed_part(number))?;
+        // Retention may have removed it meanwhile.
+        let is_whole =
+            is_whole(self.disk(), store, &parts) || self.look(|log| log.sealed_part(number)).is_none();
+        if !is_whole {
+            *self.damaged() = Some(number);
+        }
+        Some((number, is_whole))
     }
 
     /// Bytes of a segment, for a member that copies the log: as many as there are, and as are visible.
@@ -53,7 +77,7 @@ impl<D: Disk> Shared<D> {
         let Some(offered) = self.offered() else { return Ok(()) };
         let mut copying = self.copying();
         if copying.as_ref().is_none_or(|copying| *copying.parts() != offered.parts) {
-            *copying = Some(Copying::new(self.disk().clone(), offered.parts)?);
+            *copying = Some(Copying::new(self.disk().clone(), offered.parts, offered.from.is_some())?);
         }
         match &mut *copying {
             Some(copying) => copying.put(number, position, bytes),
@@ -86,6 +110,13 @@ impl<D: Disk> Shared<D> {
                 "the copy ends at {index} of term {term}, and not at {} of term {}",
                 offered.last.0, offered.last.1
             )));
+        }
+        if offered.from.is_none() {
+            put_segment(self.disk(), offered.parts.first)?;
+            self.forget_segment(offered.parts.first);
+            *self.damaged() = None;
+            *copying = None;
+            return Ok(true);
         }
         let mut inner = self.lock();
         while inner.log().is_flushing() {

@@ -209,6 +209,8 @@ pub struct Shared<D: Disk> {
     bells: Bells,
     /// The copy of another member's log that is being fetched.
     pub(super) copying: Mutex<Option<Copying<D>>>,
+    /// A sealed segment of a member that cannot be read whole.
+    pub(super) damaged: Mutex<Option<u32>>,
 }
 
 impl<D: Disk> Shared<D> {
@@ -289,8 +291,8 @@ impl<D: Disk> Shared<D> {
         let frame_bytes = (options.segment_bytes / 8).min(FRAME_BYTES) as usize;
         let (inner, settled, appended) = (Mutex::new(inner), Condvar::new(), Condvar::new());
         let bells = Bells::default();
-        let copying = Mutex::new(None);
-        Shared { disk, inner, settled, appended, buffer_bytes_max, frame_bytes, bells, copying }
+        let (copying, damaged) = (Mutex::new(None), Mutex::new(None));
+        Shared { disk, inner, settled, appended, buffer_bytes_max, frame_bytes, bells, copying, damaged }
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, Inner<D>> {
@@ -713,6 +715,13 @@ impl<D: Disk> Shared<D> {
         let mut inner = self.lock();
         let now = inner.now();
         inner.member().map(|replica| look(replica, now))
+    }
+
+    /// A segment is another file now.
+    pub(super) fn forget_segment(&self, number: u32) {
+        let mut inner = self.lock();
+        inner.recent = Recent::default();
+        inner.indexed_below = inner.indexed_below.min(number);
     }
 
     /// Bytes came from another member.

@@ -18,8 +18,8 @@ use crate::errors;
 /// (store, incarnation, members, microseconds since 1970).
 pub type FoundingTuple = (u64, [u8; 16], Vec<u64>, u64);
 
-/// (who has it, its last entry, the number of its oldest segment, how long each segment is).
-type OfferedTuple = (u64, u64, u32, Vec<u64>);
+/// (who has it, or none if every other member has; its last entry, the number of its oldest segment, how long each segment is).
+type OfferedTuple = (Option<u64>, u64, u32, Vec<u64>);
 
 /// (what, the owner if one is known, term).
 type EventTuple = (&'static str, Option<u64>, u64);
@@ -204,6 +204,11 @@ impl Member {
     fn offered(&self) -> Option<OfferedTuple> {
         let offered = self.shared.offered()?;
         Some((offered.from, offered.last.0, offered.parts.first, offered.parts.bytes))
+    }
+
+    /// Reads the oldest sealed segment behind one: its number, and whether it is whole. One that is not is fetched.
+    fn scrub(&self, py: Python<'_>, behind: u32) -> Option<(u32, bool)> {
+        detached(py, || self.shared.scrub(behind))
     }
 
     /// Bytes of a segment for another member, at the most so many.
