@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from shoal import _core
 from shoal._core import Message
+from shoal.bus import node
 from shoal.bus.arguments import (
     check_choice,
     check_flag,
@@ -40,7 +41,6 @@ from shoal.bus.store_waits import ask
 from shoal.bus.undelivered import Undelivered
 from shoal.config import ClientConfig, ConnectionConfig, QueueFull
 from shoal.config import resolve as resolve_url
-from shoal.config.connection import UDP_SEGMENT_BYTES
 from shoal.config.keys import keys_of
 from shoal.config.target import Target, target_of
 from shoal.descriptors import check_descriptors
@@ -48,15 +48,11 @@ from shoal.errors import (
     ClosedError,
     ConfigError,
     InvalidDestinationError,
-    LinkError,
     ShoalError,
 )
-from shoal.link.address import resolve
 from shoal.link.events import LinkDown, LinkUp
-from shoal.link.fallback import StandIn, stand_in
 from shoal.link.group import Group
 from shoal.link.keeper import Keeper
-from shoal.link.probe import is_loopback, multicast_problem
 from shoal.link.state import LinkState
 from shoal.messages import bus as notices
 from shoal.messages import named
@@ -75,8 +71,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("shoal.bus")
 
-#: Before the data in a datagram of `udp`.
-_UDP_HEADER_BYTES = 36
 #: Failures of one callback that are logged in `log_limit.LOG_EVERY_S`.
 _FAILURES_LOGGED_MAX = 10
 #: A store that takes nothing for this time is not waited for when a connection closes: one that is started
@@ -99,12 +93,11 @@ class Connection:
         self.events = EventLog()
         #: Callbacks that fail are logged, each with its traceback, now and then.
         self.failures = LogLimit(_FAILURES_LOGGED_MAX)
-        #: What stands in for multicast, if something does.
-        self.stand_in: StandIn | None = None
         # For a thread of datagrams or of connections, and one that keeps them.
         check_room(2)
         check_descriptors()
-        self.node = self._open(config)
+        #: The node, and what stands in for multicast, if something does.
+        self.node, self.stand_in = node.made(config)
         #: As it was asked for, or as it had to be.
         self.config = config = config if self.stand_in is None else self.stand_in.config
         # Of the publisher, not of the node: two nodes may have met with one id.
@@ -156,39 +149,6 @@ class Connection:
                 self._end_links.atexit = False
             return self.links
 
-    def _open(self, config: ConnectionConfig) -> _core.Node:
-        """The node: with multicast, or with what stands in for it where that is asked for."""
-        cause: LinkError | None = None
-        try:
-            node = _node(config)
-        except LinkError as error:
-            if config.when_no_multicast == "error":
-                raise
-            why, cause = str(error), error
-        else:
-            if config.when_no_multicast == "error" or config.is_unicast:
-                return node
-            described = node.describe_link()
-            if described is None:
-                return node
-            interface, local, _ = described
-            problem: str | None
-            # What leads nowhere is used where it is asked for.
-            if config.interface == "auto" and is_loopback(local):
-                problem = f"only {interface} can do it, which norm://?interface={interface} uses"
-            else:
-                problem = multicast_problem(config.group_address(), interface, local)
-            if problem is None:
-                return node
-            node.shut_down(0.0)
-            why = problem
-        try:
-            self.stand_in = stand_in(config, why)
-        except LinkError as error:
-            raise error from cause
-        self.stand_in.say(why)
-        return _node(self.stand_in.config)
-
     def cut_off(self) -> str:
         """Why no other program can be reached, in words; empty if they can, as far as is known."""
         if self.stand_in is None or not self.stand_in.is_cut_off:
@@ -230,7 +190,7 @@ class Connection:
             self.node.add_tcp(
                 (config.domain, config.domain_number()),
                 (config.resume_s, config.connections_max),
-                (_heartbeat_s(config), config.missed_heartbeats_max),
+                (node.heartbeat_s(config), config.missed_heartbeats_max),
                 config.window_bytes,
             )
         return self._keep_links()
@@ -247,7 +207,7 @@ class Connection:
             raise ConfigError(
                 f"a connection on {self.config.scheme}:// cannot join a group beside it: use norm:// or tcp://"
             )
-        options = _options(config)
+        options = node.options(config)
         for name in ("message_bytes_max", "assembly_bytes_max", "patience_s", "when_full", "router"):
             del options[name]
         number = self.node.add_norm(**options)
@@ -785,95 +745,3 @@ def closing_on_error(connection: Connection) -> Iterator[None]:
         connection.closed = True
         connection.shut_down()
         raise
-
-
-#: A program that registries sent to a daemon has heartbeats so often: it suspects a silent daemon soon.
-_LOCATED_HEARTBEAT_S = 0.4
-
-
-def _heartbeat_s(config: ConnectionConfig) -> float:
-    located = config.scheme == "locate"
-    return min(config.heartbeat_s, _LOCATED_HEARTBEAT_S) if located else config.heartbeat_s
-
-
-def _node(config: ConnectionConfig) -> _core.Node:
-    return _core.Node(secrets.randbelow(0xFFFF_FFFE) + 1, **_options(config))
-
-
-def _options(config: ConnectionConfig) -> dict[str, Any]:
-    seed = secrets.randbits(63)
-    if config.scheme == "inproc":
-        return {
-            "inproc": config.domain,
-            "seed": seed,
-            "when_full": config.when_full,
-            "message_bytes_max": config.message_bytes_max,
-            "patience_s": config.patience_s(),
-        }
-    if config.has_links:
-        return {
-            "tcp": (config.domain, config.resume_s, config.connections_max),
-            "domain": config.domain_number(),
-            "seed": seed,
-            "heartbeat_s": config.heartbeat_s,
-            "missed_heartbeats_max": config.missed_heartbeats_max,
-            "patience_s": config.patience_s(),
-            "window_bytes": config.window_bytes,
-            "message_bytes_max": config.message_bytes_max,
-            "assembly_bytes_max": config.assembly_bytes_max,
-            "when_full": config.when_full,
-            "router": config.router,
-        }
-    if config.scheme == "udp":
-        place = config.group_address() if config.host is None else resolve(config.host, config.port)[0]
-        datagram_bytes = (config.segment_bytes or UDP_SEGMENT_BYTES) + _UDP_HEADER_BYTES
-        rate, most = config.rate_bytes_per_s, config.connections_max
-        return {
-            "udp": (
-                *(config.listen, datagram_bytes, rate, most),
-                *(config.receive_buffer_bytes, config.multicast_ttl, config.class_marks()),
-            ),
-            "domain": config.domain_number(),
-            "group": place,
-            "port": config.port,
-            "interface": config.interface,
-            "seed": seed,
-            "heartbeat_s": config.heartbeat_s,
-            "missed_heartbeats_max": config.missed_heartbeats_max,
-            "message_bytes_max": config.message_bytes_max,
-            "assembly_bytes_max": config.assembly_bytes_max,
-            "when_full": config.when_full,
-        }
-    return {
-        "domain": config.domain_number(),
-        "group": config.group_address(),
-        "port": config.port,
-        "interface": config.interface,
-        "listen_port": config.listen_port,
-        "multicast_ttl": config.multicast_ttl,
-        "marks": config.class_marks(),
-        "seed": seed,
-        "heartbeat_s": config.heartbeat_s,
-        "missed_heartbeats_max": config.missed_heartbeats_max,
-        "patience_s": config.patience_s(),
-        "segment_bytes": config.segment_bytes,
-        "window_bytes": config.window_bytes,
-        "cache_bytes": config.cache_bytes,
-        "receive_window_bytes": config.receive_window_bytes,
-        "receive_buffer_bytes": config.receive_buffer_bytes,
-        "rate_bytes_per_s": config.rate_bytes_per_s,
-        "rate_min_bytes_per_s": config.rate_min_bytes_per_s,
-        "congestion": config.congestion,
-        "send_delay_s": config.send_delay_s,
-        "epoch_messages": config.epoch_messages,
-        "parity_symbols": config.parity_symbols,
-        "auto_parity": config.auto_parity,
-        "block_symbols": config.block_symbols,
-        "message_bytes_max": config.message_bytes_max,
-        "assembly_bytes_max": config.assembly_bytes_max,
-        "backoff_factor": config.backoff_factor,
-        "when_full": config.when_full,
-        "router": config.router,
-        "keys": keys_of(config.key, config.key_file),
-        "drop_received": config.drop_received,
-    }

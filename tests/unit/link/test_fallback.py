@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import shoal
-from shoal.bus import connection as bus_connection
+from shoal.bus import node as bus_node
 from shoal.config import ConnectionConfig, resolve
 from shoal.config.keys import new_key
 from shoal.config.target import Target
@@ -134,7 +134,7 @@ def test_whoever_is_first_hosts_and_a_guest_takes_over_when_the_host_is_gone() -
 @pytest.fixture
 def no_multicast(monkeypatch: pytest.MonkeyPatch) -> int:
     """A machine where no probe comes back; and a port where its programs may meet."""
-    monkeypatch.setattr(bus_connection, "multicast_problem", lambda *_: "a probe did not come back")
+    monkeypatch.setattr(bus_node, "multicast_problem", lambda *_: "a probe did not come back")
     monkeypatch.delenv("SHOAL_SEEDS", raising=False)
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
@@ -189,7 +189,7 @@ def test_a_place_that_is_another_domains_is_said() -> None:
         shoal.listen("tcp://127.0.0.1:0", domain="desk") as other,
         pytest.MonkeyPatch.context() as patched,
     ):
-        patched.setattr(bus_connection, "multicast_problem", lambda *_: "no")
+        patched.setattr(bus_node, "multicast_problem", lambda *_: "no")
         port = int(other.links[-1].url.rpartition(":")[2])
         with pytest.raises(shoal.LinkRefusedError, match="choose another port"):
             shoal.connect(port=port)
