@@ -139,3 +139,15 @@ def test_clients_whose_requests_do_not_come_are_closed_and_others_are_served(hur
         waiting.join()
         assert waited == [None]
         assert client.listing() is not None
+
+
+def test_no_part_of_an_answer_waits_for_an_acknowledgement(hurried: Registry) -> None:
+    address = ("127.0.0.1", int(hurried.url.rpartition(":")[2]))
+    with socket.create_connection(address) as connection:
+        connection.sendall(b"GET /openapi.json HTTP/1.1\r\nHost: r\r\n\r\n")
+        assert connection.recv(4).startswith(b"HTTP")
+        web = hurried._web._server
+        assert web is not None
+        (mine,) = web.server_state.connections
+        accepted = mine.transport.get_extra_info("socket")
+        assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
