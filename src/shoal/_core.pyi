@@ -298,7 +298,7 @@ class Node:
     def is_router(self) -> bool: ...
     @property
     def routers(self) -> list[int]:
-        """The routers beside this node: each stands for whoever is behind it."""
+        """The routers beside this node: each stands for all nodes behind it."""
     @property
     def node(self) -> int: ...
     @property
@@ -355,12 +355,12 @@ class Node:
     def subscribers(self, topic: str) -> list[int]:
         """The nodes that subscribe to a topic, this one among them if it does."""
     def may_want(self, topic: str) -> bool:
-        """Whether somebody subscribes to a topic, or may without having said so yet."""
+        """Whether a node subscribes to a topic, or may without having said so yet."""
     def attach_bell(self, bell: Bell) -> None:
         """Ring `bell` as source 0 when something changed."""
     def begin_flush(self) -> int: ...
     def network(self) -> list[tuple[int, bool, list[tuple[bool, list[int]]]]]:
-        """Everybody who says where its links lead, whether it is a router, and its links."""
+        """All nodes that say where their links lead, whether each is a router, and its links."""
     def begin_sync(self) -> int:
         """Start waiting until routers and members know what was subscribed to before."""
     def poll_flush(self, flush: int) -> list[int] | None: ...
@@ -373,9 +373,9 @@ class Node:
     def flush_behind(self, flush: int) -> list[tuple[int, list[int]]]:
         """Whom those routers wait for, as far as they said: each router, and those behind it."""
     def expect_links(self, count: int) -> None:
-        """So many links are about to begin, and there may be several ways then."""
+        """This number of links is about to begin, and there may be several ways then."""
     def has_unconfirmed(self) -> bool:
-        """Whether something was published of which no flush confirmed that everybody has it."""
+        """Whether something was published of which no flush confirmed that every member has it."""
     def end_flush(self, flush: int) -> None: ...
     def take_events(self) -> list[tuple[str, int, dict[str, Any]]] | None: ...
     def load(self) -> _Load:
@@ -457,7 +457,7 @@ class TcpLinks:
     ) -> tuple[int, int]:
         """Listen at an address: the listener's number, and the port.
 
-        With `asks`, whoever says hello there is told as news of kind `asks`, and waits for `admit`.
+        With `asks`, a program that says hello there is told as news of kind `asks`, and waits for `admit`.
         """
     def dial(
         self,
@@ -472,7 +472,7 @@ class TcpLinks:
     def add_listener(self, connections_max: int, *, asks: bool = False) -> int:
         """A listener that a transport written in Python has: its number. `asks` as of `listen`."""
     def admit(self, connection: int, refused: str | None = None, rights: Rights | None = None) -> None:
-        """Let somebody in who is asked about, with its rights; or not, with the reason that it hears."""
+        """Let a program in that is asked about, with its rights; or not, with the reason that it hears."""
     def use_rules(self) -> None:
         """Rights were replaced: links use the new ones."""
     def redirect(self, connection: int, places: str) -> None:
@@ -515,13 +515,13 @@ class TcpLinks:
     def listener(self, listener: int) -> tuple[int, int]:
         """Connections that a listener has, and how many it turned away because there were too many."""
     def wake(self) -> None:
-        """Wake whoever waits for the connection."""
+        """Wake the threads that wait for the connection."""
 
 def mark_exiting() -> None:
     """Say that the interpreter exits, on this thread."""
 
 def is_abandoned() -> bool:
-    """Whether the interpreter exits, and this thread is not the one that does."""
+    """Whether the interpreter exits, and this thread is not the exiting one."""
 
 def wait_for_waiting_threads(timeout_s: float) -> bool:
     """Wait until no other thread waits in a connection; false if the time was over first."""
@@ -931,12 +931,12 @@ class Log:
         """Lock a directory and open the log in it, or make one with these random numbers."""
     @staticmethod
     def in_memory(*, store_id: int, incarnation: bytes, bytes_max: int, segment_bytes: int = ...) -> Log:
-        """A log in memory, which has room for so many bytes."""
+        """A log in memory, which has room for a number of bytes."""
     @staticmethod
     def simulated(
         disk: SimulatedDisk, *, store_id: int, incarnation: bytes, segment_bytes: int, clock_us: int
     ) -> Log:
-        """A log on a simulated disk, where it is the time that it is told."""
+        """A log on a simulated disk, where the caller sets the time."""
     @staticmethod
     def of_member(
         path: str | Path,
@@ -980,7 +980,7 @@ class Log:
         election_s: float,
         seed: int,
     ) -> Log:
-        """The log of a member on a simulated disk, where it is the time that it is told."""
+        """The log of a member on a simulated disk, where the caller sets the time."""
     def set_clock_us(self, clock_us: int) -> None:
         """From now on it is this time, microseconds since 1970."""
     @property
@@ -1036,7 +1036,7 @@ class Log:
         """Up to where the log is durable: segment, position in it, offset."""
     @property
     def failure(self) -> str | None:
-        """Why it takes nothing more, if it does not."""
+        """Why it is full or closed, if it is."""
     @property
     def spares(self) -> tuple[int, int]:
         """Segments made in advance: how many, bytes."""
@@ -1151,7 +1151,7 @@ class Log:
     def renew(self, incarnation: bytes) -> None:
         """Begin a new incarnation: the store was restored."""
     def close(self) -> None:
-        """Make everything durable, and let somebody else have the directory."""
+        """Make everything durable, and release the directory."""
 
 class SimulatedDisk:
     """A disk that forgets what was not synced, and fails when told. For simulations."""
@@ -1185,7 +1185,7 @@ class SimulatedDisk:
 def check_rows(
     rows: bytes, publisher: int, chain: int, mark: int
 ) -> tuple[int, int, int, int, list[tuple[str, int, int]]]:
-    """Look through rows of one chain that somebody sent; those with a number above `mark` are new.
+    """Look through rows of one chain that a publisher sent; those with a number above `mark` are new.
 
     First and last number, how many are new, bytes of the longest, and (destination, messages, bytes) of the
     new ones.
@@ -1242,7 +1242,7 @@ class Turn:
     ) -> None:
         """A chain is stored up to this number, with the rows. One that is kept is never forgotten."""
     def came(self, reader: str, messages: int, bytes: int) -> None:
-        """So many messages and bytes of the rows are for a reader."""
+        """This number of messages and bytes of the rows are for a reader."""
     def done(
         self,
         reader: str,
@@ -1376,7 +1376,7 @@ class Backlog:
     def weigh(self, consumer: int, runs: Sequence[tuple[int, int]]) -> tuple[list[tuple[int, int]], int, int]:
         """What acknowledging these runs would come to; changes nothing."""
     def seize(self, consumer: int, offsets: Sequence[int]) -> None:
-        """A consumer gets these, though it did not ask, if nobody has them."""
+        """A consumer gets these, though it did not ask, if no other has them."""
     def give_back(
         self, consumer: int, runs: Sequence[tuple[int, int]], seen: bool, due_us: int, now_us: int
     ) -> list[tuple[int, int]]:
@@ -1384,13 +1384,13 @@ class Backlog:
     def runs_of(self, counted: Sequence[tuple[int, int]]) -> list[tuple[int, int, int]]:
         """Messages, each with how often it was given out, as runs: first, end, how often."""
     def finish(self, offsets: Sequence[int]) -> tuple[list[tuple[int, int]], int, int]:
-        """These are done, whoever has them: runs done now, messages, bytes."""
+        """These are done, with any holder: runs done now, messages, bytes."""
     def wake(self, now_us: int) -> list[int]:
         """It is so late: returns what expired, which is to be finished."""
     @property
     def next_wake_us(self) -> int | None: ...
     def untaken(self, selector: Selector | None, count_max: int) -> list[int]:
-        """Offsets of messages that nobody has and that match, of those that were read."""
+        """Offsets of messages without a holder that match, of those that were read."""
     def pass_to(self, offset: int) -> None:
         """Everything below an offset is of no concern."""
     @property
@@ -1429,18 +1429,18 @@ class Recorder:
         stored: Sequence[str] = (),
         at: int = 0,
     ) -> None:
-        """Leave out topics of `unless`, which somebody else records, and what a node published.
+        """Leave out topics of `unless`, which another program records, and what a node published.
 
         As the recorder of pattern `at` of `lanes`, leave out what an earlier pattern matches and what is in
         the log already, and note what was missed while nobody recorded.
         """
     def run(self, seconds: float) -> bool:
-        """Record for so long; false once the subscription is closed and everything it had is appended.
+        """Record for this time; false once the subscription is closed and everything it had is appended.
 
         What a full disk refuses is kept, and tried first by the next call.
         """
     def skip(self, seconds: float) -> None:
-        """Throw away for so long what makes the subscription's senders wait: a gap once there is room."""
+        """Throw away for this time what makes the subscription's senders wait: a gap once there is room."""
     @property
     def recorded(self) -> tuple[int, int]:
         """Messages and bytes recorded so far."""
@@ -1505,7 +1505,7 @@ def match_topics(patterns: Sequence[str], topics: Sequence[str]) -> list[str]:
     """Those of the topics that match one of the patterns."""
 
 def verify_log(path: str | Path, holder: str) -> dict[str, Any]:
-    """Read every frame of a log that nobody has open; what there is, and what is damaged."""
+    """Read every frame of a log that no program has open; what there is, and what is damaged."""
 
 def publish_rows(
     log: Log,
@@ -1568,7 +1568,7 @@ def pass_on(
 ) -> None:
     """Publish rows for live subscribers, under the identity they have in the store; queues have none.
 
-    Whoever has read those that are `redelivered` does not read them again. They waited for `age_s` more than
+    A reader of those that are `redelivered` does not read them again. They waited for `age_s` more than
     they say.
     """
 
@@ -1599,7 +1599,7 @@ def forward_rows(
     """
 
 def age_rows(rows: bytes, age_s: float) -> bytes:
-    """Rows that waited for so many seconds more than they say."""
+    """Rows that waited for a number of seconds more than they say."""
 
 def take_rows(log: Log, start: int, end: int, rows_max: int, bytes_max: int) -> tuple[bytes, int, int]:
     """Rows of a log from an offset on: the rows, the offset after the last one, how many there are.

@@ -7,8 +7,8 @@ from shoal.system import descriptor_limits, descriptors_in_use
 
 #: What a connection needs at most to begin with, in pairs: sockets, wake-ups, a probe.
 _PAIRS = 4
-#: Descriptors that connections of others leave free, as the extension does: for files, for names, for whoever
-#: asks how a daemon is.
+#: Descriptors that connections of others leave free, as the extension does: for files, for names, for
+#: questions how a daemon is.
 KEPT_FREE = 8
 
 

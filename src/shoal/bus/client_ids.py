@@ -1,6 +1,6 @@
 """Client ids: which of them the live connections of a domain have, those of the bus and those of JMS.
 
-Whoever has one subscribes to a topic that is named after it. Of two connections of the bus a store refuses
+The owner of one subscribes to a topic that is named after it. Of two connections of the bus a store refuses
 the second. It does not know those of JMS, of which many share one connection of the bus, and so one of the
 bus and one of JMS look for each other.
 """

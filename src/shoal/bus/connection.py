@@ -167,7 +167,7 @@ class Connection:
     def tell(self, event: Event) -> None:
         """Something happened that the extension knows nothing of."""
         if not self.closed:
-            # What was told before comes first.
+            # Earlier events come first.
             self.drain()
             self.events.add(event)
 

@@ -1,6 +1,6 @@
 """Who has the queues in memory, where a domain has no store. Decides; waits for nothing, sends nothing.
 
-Whoever needs them stands for it and says so. After a while the one with the highest hash of term and member
+Members that need them stand for it and say so. After a while the one with the highest hash of term and member
 has them, opens a store in memory and says that it is here, under a term one higher than any before. It stays
 while it lives; when it is gone, the others begin again, with the next term. What it had is gone with it.
 """

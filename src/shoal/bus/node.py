@@ -68,7 +68,7 @@ def _node(config: ConnectionConfig) -> _core.Node:
 
 
 def options(config: ConnectionConfig) -> dict[str, Any]:
-    """What the extension module is told of a node, or of a group that a node joins."""
+    """The options of a node, or of a group that a node joins, as the extension module takes them."""
     seed = secrets.randbits(63)
     if config.scheme == "inproc":
         return {

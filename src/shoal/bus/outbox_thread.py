@@ -2,7 +2,7 @@
 
 An event loop takes no lock that is held while the disk works, and appends nothing itself. A task that is
 cancelled waits no more, and the thread finishes its message all the same. A message is kept once it is
-durable: if live subscribers have no room until its deadline, its caller is told that it is kept, and the
+durable: if live subscribers have no room until its deadline, its caller learns that it is kept, and the
 thread publishes it when there is room.
 """
 

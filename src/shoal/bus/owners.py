@@ -1,6 +1,6 @@
 """Which store a connection speaks with about a destination: a channel for each store that keeps some.
 
-The first channel finds the store that keeps what is asked for first. A destination which that store does not
+The first channel finds the store of the first destination. A destination which that store does not
 keep gets a channel of its own, and shares it with what else its store keeps. With a store that was named
 there is one channel. So there is beside an outbox: its messages go in one order, and its channel changes
 stores.

@@ -253,7 +253,7 @@ def fetch(
         answered: set[int] = set()
         while True:
             now, present = time.monotonic(), set(node.subscribers(FETCH))
-            # A link carries only what its other end is known to want: whoever turns up is asked then.
+            # A link carries only what its other end is known to want: a new subscriber is asked then.
             if asked is None or not present <= asked:
                 node.publish(FETCH, {"pattern": pattern}, reply_to=answers.pattern, timeout_s=FETCH_S)
                 asked, last = present | (asked or set()), now

@@ -1,9 +1,9 @@
 """Rows of one publisher and chain on their way into a store. Decides; waits for nothing, sends nothing.
 
 A row is *kept* here until the store says that it is stored. Rows go in requests, in order, a few requests
-ahead of the store's word. What the store refuses comes back as an error to whoever waits for it; everything
-sent behind it comes back as a hole, and is sent again. A new session begins with everything that is not
-stored.
+ahead of the store's word. What the store refuses comes back as an error to the caller that waits for it;
+everything sent behind it comes back as a hole, and is sent again. A new session begins with everything that
+is not stored.
 
 A refusal belongs to its row. A caller that waits for the row gets it. Otherwise it is kept until a caller
 asks for refusals of the row's destination, or for all of them.

@@ -1,7 +1,7 @@
 """The way to a store: finds one, opens a link, keeps a session. Each connection has one, once it is needed.
 
-What is said and when is decided by `store_session`, `store_chain`, `store_consumer` and `store_finder`, under
-one lock; a thread hears the store and looks at the clock. Whoever asks says it to the store itself, without
+`store_session`, `store_chain`, `store_consumer` and `store_finder` decide what to say and when, under
+one lock; a thread hears the store and looks at the clock. A caller says it to the store itself, without
 that thread.
 """
 
@@ -173,7 +173,7 @@ class StoreChannel:
         #: The store that answered last keeps nothing.
         self._is_memory = False
         #: Only a store that keeps will do, from now on: one was there, or messages wait in an outbox. Then a
-        #: store that is away is waited for, and nobody's memory takes what it was promised for.
+        #: store that is away is waited for, and no member's memory takes what it was promised for.
         self._only_kept = kept or self._token is not None or ordinal > 0
         #: The first destination asked for: this channel's store is the one keeping it.
         self._destination: str | None = None
@@ -281,8 +281,8 @@ class StoreChannel:
     ) -> None:
         """Call `done` when a store was found, or with an error when none was.
 
-        What need not be kept may go to one in `memory`, which is made where there is no other. Whoever has
-        `patience_s` is told shortly before it ends, but not sooner than others.
+        What need not be kept may go to one in `memory`, which is made where there is no other. A caller with
+        `patience_s` hears of it shortly before it ends, but not sooner than others.
         """
         with self._lock:
             if self._stopped:

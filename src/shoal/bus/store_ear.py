@@ -1,8 +1,8 @@
 """Who hears what a store says: the channel's own thread, or a thread that waits for an answer.
 
-A thread that waits hears for itself if nobody else does, so that no other thread has to be woken for its
+A thread that waits hears for itself if no other does, so that no other thread has to be woken for its
 answer. It hears answers only, and only for a while; whatever else there is to do is the matter of the
-channel's thread. That one rests for a moment after somebody heard for himself, as long as nothing else is
+channel's thread. That one pauses for a moment after a caller heard for itself, as long as nothing else is
 expected: a caller that waits for each message waits again soon.
 """
 
@@ -18,7 +18,7 @@ from shoal.system import Readable
 WAKE, REPLIES, HERES = 0, 1, 2
 #: How long a thread hears for itself, at the most; then the channel's thread goes on.
 HEAR_S = 0.25
-#: How long the channel's thread rests if nobody hears for himself, and how long in all.
+#: How long the channel's thread pauses if no caller hears for itself, and how long in all.
 REST_S, REST_MAX_S = 0.02, 0.5
 
 

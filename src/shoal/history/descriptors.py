@@ -1,7 +1,7 @@
 """File descriptors: each client's connection takes one, and the log must not be left without.
 
-A server that has none left cannot even take a connection to refuse it; so some are kept back, and whoever
-connects then is told.
+A server that has none left cannot even take a connection to refuse it; so some are kept back, and a client
+that connects then hears why.
 """
 
 import threading

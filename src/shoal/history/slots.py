@@ -36,7 +36,7 @@ class Slots:
 class Turns:
     """A number of slots; further callers wait in the order they came. May be shared between threads.
 
-    Who waits goes on waiting as long as somebody gets done; after `patience_s` in which nobody did, it is
+    A caller goes on waiting as long as others get done; after `patience_s` in which none did, it is
     refused.
     """
 

@@ -70,7 +70,7 @@ class LinkAccess:
 
 
 def _of(access: Access, principal: str) -> tuple[Any, ...]:
-    """What the extension is told of a principal."""
+    """A principal, as the extension takes it."""
     quota = access.quota(principal)
     lines = [
         (rule.name, rule.effect == "allow", list(rule.actions), list(rule.topics))

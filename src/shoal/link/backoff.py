@@ -10,7 +10,7 @@ FIRST_S, FACTOR = 0.05, 2.0
 class Backoff:
     """Waits that grow up to a bound, each a random part of its length.
 
-    So many programs that lost the same peer do not return at once.
+    Many programs that lost the same peer do not return at once.
     """
 
     def __init__(self, most_s: float, chance: Callable[[], float] = random.random) -> None:

@@ -51,7 +51,7 @@ Connected = TypeVar("Connected", bound=Handshake)
 
 
 class Handshakes(Generic[Connected]):
-    """Accepts connections at a socket, and gives those whose handshakes are over.
+    """Accepts connections at a socket, and gives out each whose handshake is over.
 
     One thread calls `take`; any may call `stop`.
     """

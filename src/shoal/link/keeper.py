@@ -165,7 +165,7 @@ class Keeper:
     ) -> str:
         """Let others connect, those about whom `admit` says so: the URL they may use.
 
-        A step over the links that are made there costs so much. `spare` more than `connections_max` may say
+        A step over the links that are made there has this cost. `spare` more than `connections_max` may say
         hello, and be sent elsewhere.
         """
         self._prepare(target)

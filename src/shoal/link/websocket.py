@@ -1,7 +1,7 @@
 """`ws://` and `wss://`: links through HTTP, and so through its proxies and firewalls.
 
-Written against the public interface alone: `shoal.link.transport`. What is said is the protocol of RFC 6455,
-which the library `websockets` knows; sockets and waiting are here. Browsers are refused: a page that somebody
+Written against the public interface alone: `shoal.link.transport`. The protocol is that of RFC 6455,
+which the library `websockets` knows; sockets and waiting are here. Browsers are refused: a page that a user
 looks at must not join a domain.
 """
 

@@ -1,7 +1,7 @@
 """What must be true of a run, each thing said by a function of its history.
 
 A checker returns nothing, or raises `CheckError` with the seed and how to repeat the run. Those that need
-a number are made by a function that takes it. Messages are told apart by their bodies, so the bodies of
+a number are made by a function that takes it. Messages are distinguished by their bodies, so the bodies of
 one stream must differ; `numbered` makes such bodies.
 """
 

@@ -79,7 +79,7 @@ class _Chaos:
     def running(self) -> list[Node]:
         return [node for node in self.domain.nodes.values() if node.life.end == "running"]
 
-    def anybody(self) -> Node | None:
+    def any_node(self) -> Node | None:
         awake = [node for node in self.running() if not node.is_paused]
         return self.draw.choice(awake) if awake else None
 
@@ -93,21 +93,21 @@ class _Chaos:
                 self.subscribe(node)
 
     def leave(self) -> None:
-        if (node := self.anybody()) and len(self.running()) > 2:
+        if (node := self.any_node()) and len(self.running()) > 2:
             node.leave()
 
     def crash(self) -> None:
-        if (node := self.anybody()) and len(self.running()) > 2:
+        if (node := self.any_node()) and len(self.running()) > 2:
             node.crash()
 
     def restart(self) -> None:
-        if node := self.anybody():
+        if node := self.any_node():
             node.restart(node=node.life.node if self.draw.random() < 0.5 else None)
             if self.draw.random() < 0.7:
                 self.subscribe(node)
 
     def publish(self) -> None:
-        if node := self.anybody():
+        if node := self.any_node():
             count = self.draw.choice((1, 5, 30))
             size = self.draw.choice((20, 200, 2000))
             bodies = numbered(count, size=size, first=self.published)
@@ -116,7 +116,7 @@ class _Chaos:
             node.publish(self.draw.choice(TOPICS), *bodies, priority=priority)
 
     def subscribe(self, node: Node | None = None) -> None:
-        node = node or self.anybody()
+        node = node or self.any_node()
         if node is None:
             return
         pattern = self.draw.choice(PATTERNS)
@@ -150,7 +150,7 @@ class _Chaos:
                 held.set_reading(True)
 
     def pause(self) -> None:
-        if node := self.anybody():
+        if node := self.any_node():
             node.pause(socket_bytes=self.draw.choice((None, 0, 20_000, 200_000)))
 
     def go_on(self) -> None:
@@ -170,11 +170,11 @@ class _Chaos:
         self.domain.set_link(self.weather())
 
     def jump(self) -> None:
-        if node := self.anybody():
+        if node := self.any_node():
             node.jump(self.draw.choice((-3600.0, -1.0, 5.0, 86400.0)))
 
     def flush(self) -> None:
-        if node := self.anybody():
+        if node := self.any_node():
             node.begin_flush()
 
 

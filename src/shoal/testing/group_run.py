@@ -345,5 +345,5 @@ class GroupRun(StoreRun):
         )
 
     def describe(self) -> str:
-        """What is left, for a reader that looks for the reason."""
+        """What is left, for a person who looks for the reason."""
         return f"{super().describe()}, {self.describe_members()}"

@@ -400,7 +400,7 @@ class StoreRun:
         return not left and not lag and not busy and scanned
 
     def describe(self) -> str:
-        """What is left, for a reader that looks for the reason."""
+        """What is left, for a person who looks for the reason."""
         status = self.machine.status()
         readers = [
             (each["key"], each["messages"], each["ready"], each["in_flight"], each["cursor"])
