@@ -53,11 +53,12 @@ def test_eight_hosts_get_everything_on_a_slow_network(lan: LAN, on: OnHost) -> N
         assert not [e for e in peer.ask("told")["events"] if e["event"] in ("MessagesLost", "MemberSlow")]
 
 
-def test_a_frozen_host_a_killed_host_and_the_rest_goes_on(lan: LAN, on: OnHost) -> None:
+@pytest.mark.parametrize("query", ["", "?groups=8"])
+def test_a_frozen_host_a_killed_host_and_the_rest_goes_on(lan: LAN, on: OnHost, query: str) -> None:
     hosts = lan(3, rate="100mbit").hosts
-    publisher, awake = on(hosts[0]), on(hosts[1])
+    publisher, awake = on(hosts[0], query), on(hosts[1], query)
     for number in (signal.SIGSTOP, signal.SIGKILL):
-        victim = on(hosts[2], heartbeat_s=0.2, missed_heartbeats_max=3)
+        victim = on(hosts[2], query, heartbeat_s=0.2, missed_heartbeats_max=3)
         meet([publisher], [awake, victim])
         victim.signal(number)
         did = publisher.ask("publish", topic="t/x", count=3000, sizes=[2000], source=number)
@@ -68,9 +69,12 @@ def test_a_frozen_host_a_killed_host_and_the_rest_goes_on(lan: LAN, on: OnHost) 
         victim.kill()
 
 
-def test_a_cable_that_is_cut_and_mended(lan: LAN, on: OnHost) -> None:
+@pytest.mark.parametrize("query", ["", "?groups=8"])
+def test_a_cable_that_is_cut_and_mended(lan: LAN, on: OnHost, query: str) -> None:
     hosts = lan(3).hosts
-    publisher, whole_time, cut_off = (on(host, heartbeat_s=0.2, missed_heartbeats_max=6) for host in hosts)
+    publisher, whole_time, cut_off = (
+        on(host, query, heartbeat_s=0.2, missed_heartbeats_max=6) for host in hosts
+    )
     meet([publisher], [whole_time, cut_off])
     publisher.ask("publish", topic="t/x", count=100, sizes=[1000])
     cut_off.ask("wait_received", pattern="t/>", source=0, count=100)
@@ -89,9 +93,10 @@ def test_a_cable_that_is_cut_and_mended(lan: LAN, on: OnHost) -> None:
     assert (down["why"], down["left"]) == ("the interface eth0 has no carrier", False)
 
 
-def test_an_interface_that_goes_and_comes_back_as_another_one(lan: LAN, on: OnHost) -> None:
+@pytest.mark.parametrize("query", ["", "?groups=8"])
+def test_an_interface_that_goes_and_comes_back_as_another_one(lan: LAN, on: OnHost, query: str) -> None:
     hosts = lan(2).hosts
-    publisher, subscriber = (on(host, heartbeat_s=0.2, missed_heartbeats_max=6) for host in hosts)
+    publisher, subscriber = (on(host, query, heartbeat_s=0.2, missed_heartbeats_max=6) for host in hosts)
     meet([publisher], [subscriber])
     publisher.ask("publish", topic="t/x", count=100, sizes=[1000])
     whole(subscriber.ask("wait_received", pattern="t/>", source=0, count=100), 0, 100)

@@ -44,7 +44,7 @@ fn bus(number: u64) -> Bus {
 }
 
 fn subscribe(bus: &Bus) -> Reader {
-    bus.subscribe(Interest::topics(TopicPattern::new(TOPIC).unwrap()), 4 << 20, Overflow::Wait, true)
+    bus.subscribe(Interest::topics(TopicPattern::new(TOPIC).unwrap()), 4 << 20, Overflow::Wait, true).unwrap()
 }
 
 /// Waits until something holds, and fails if it does not in time.

@@ -139,7 +139,8 @@ fn announce(members: &mut BTreeMap<NodeId, Member>, node: NodeId) {
     let Some(member) = members.get_mut(&node) else { return };
     let version = member.port.wanted_version();
     let known = Some(member.announced.version()).filter(|&known| known > 0);
-    let announcer = Announcer { domain: 0, publisher: member.port.hub().publisher(), heartbeat_ms: 0 };
+    let publisher = member.port.hub().publisher();
+    let announcer = Announcer { domain: 0, publisher, heartbeat_ms: 0, groups: Default::default() };
     let mut changes = Vec::new();
     for record in member.port.announcement(announcer, known, &[]) {
         // Our own writing can be read.

@@ -25,15 +25,17 @@
 //! | anything of another domain       | nothing                                                     |
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::sync::Arc;
 use std::time::Duration;
 
 use shoal_norm::{NodeId, Time};
-use shoal_wire::{Goodbye, Heartbeat, Position, Process, RecordKind, Roles};
+use shoal_wire::{Goodbye, Heartbeat, JoinedGroups, Position, Process, RecordKind, Roles};
 
 use self::forgotten::Forgotten;
 use self::member::Member;
 use crate::hub::Departure;
 use crate::interest::{Announcer, Entry};
+use crate::norm::Groups;
 
 mod beat;
 mod forgotten;
@@ -80,6 +82,8 @@ pub struct MembershipConfig {
     pub missed_heartbeats_max: u32,
     /// The most members kept track of.
     pub members_max: usize,
+    /// The groups that carry messages beside the domain's own.
+    pub groups: Arc<Groups>,
 }
 
 /// What a node wants anew, and what no longer. Neither, if all that changed is that its interest is known again.
@@ -102,6 +106,8 @@ pub enum MemberEvent {
     Subscriptions(NodeId, Change),
     /// A node subscribes to more than is kept of one.
     TooMuch(NodeId),
+    /// A node that has so many groups, and not as many as we: neither hears the other.
+    OtherGroups(NodeId, u32),
     /// A node subscribes to something else now, and we do not know what yet: it may want anything.
     InterestUnknown(NodeId),
     /// Join this node's streams there.
@@ -138,6 +144,8 @@ pub struct Membership {
     forgotten: Forgotten,
     /// Heard, but never announced.
     strangers: BTreeSet<u64>,
+    /// Runs of nodes that have other groups.
+    refused: BTreeSet<(NodeId, u16)>,
     announce_at: Time,
     /// When that was last, and how many bytes it took.
     announced_at: Option<Time>,
@@ -195,6 +203,7 @@ impl Membership {
             interest_bytes_max: ALL_INTEREST_BYTES_MAX,
             forgotten: Forgotten::default(),
             strangers: BTreeSet::new(),
+            refused: BTreeSet::new(),
             announce_at: Time::ZERO,
             announced_at: None,
             announced_bytes: 0,
@@ -485,8 +494,10 @@ impl Membership {
         announcement: impl FnOnce(Announcer, Option<u64>, &[u64]) -> Vec<Vec<u8>>,
     ) -> Option<Vec<u8>> {
         if let Some(Asked { since, missing, held }) = self.announcement.take() {
-            let MembershipConfig { domain, publisher, heartbeat, .. } = self.config;
-            let announcer = Announcer { domain, publisher, heartbeat_ms: heartbeat.as_millis() as u64 };
+            let MembershipConfig { domain, publisher, heartbeat, ref groups, .. } = self.config;
+            let groups = JoinedGroups { count: groups.count() as u32, joined: groups.joined() };
+            let announcer =
+                Announcer { domain, publisher, heartbeat_ms: heartbeat.as_millis() as u64, groups };
             let records = announcement(announcer, since, &missing);
             self.announced_bytes = records.iter().map(|record| record.len() as u32).sum();
             self.records.extend(records.into_iter().map(Due::Record));
@@ -528,6 +539,12 @@ impl Membership {
     /// Whose acknowledgements count, if that changed. Must be acted on before anything more is sent.
     pub fn poll_ackers(&mut self) -> Option<Vec<NodeId>> {
         std::mem::take(&mut self.ackers_changed).then(|| self.members.keys().copied().collect())
+    }
+
+    /// Whose acknowledgements count in a group.
+    pub fn members_in(&self, group: usize) -> Vec<NodeId> {
+        let is_in = |(_, member): &(&NodeId, &Member)| member.groups.joined >> group & 1 == 1;
+        self.members.iter().filter(is_in).map(|(&node, _)| node).collect()
     }
 
     /// Who reads nothing, if that changed: nobody is too slow for them.

@@ -104,7 +104,7 @@ impl Node {
             let port = hub.attach("norm", true, Box::new(Silent));
             let (chains, link) = (hub.chains().clone(), port.link());
             let application = NormBus::new(port, membership.clone());
-            let streams = lane_streams(config.window_bytes, config.cache_bytes);
+            let streams = lane_streams(config.hub.lanes, config.window_bytes, config.cache_bytes);
             let opened = Driver::new(session, &[], &streams, chains, link, Box::new(application));
             let wanted = "room for its lanes";
             links.push(opened.map_err(|_| ConfigError::new("cache_bytes", wanted))?);

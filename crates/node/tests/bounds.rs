@@ -156,7 +156,12 @@ fn announcements(node: NodeId, count: usize, round: usize) -> Vec<Vec<u8>> {
     for extra in 0..round {
         own.subscribe(&InterestEntry::new(DestinationKind::Topic, &format!("x/{extra}"))).unwrap();
     }
-    let announcer = Announcer { domain: 7, publisher: 5_000 + u64::from(node), heartbeat_ms: 60_000 };
+    let announcer = Announcer {
+        domain: 7,
+        publisher: 5_000 + u64::from(node),
+        heartbeat_ms: 60_000,
+        groups: Default::default(),
+    };
     own.full(announcer, &[])
 }
 
@@ -191,7 +196,7 @@ fn wants(
         }
         own.subscribe(&entry).unwrap();
     }
-    own.full(Announcer { domain: 7, publisher: 5_010, heartbeat_ms: 60_000 }, &[])
+    own.full(Announcer { domain: 7, publisher: 5_010, heartbeat_ms: 60_000, groups: Default::default() }, &[])
 }
 
 #[test]

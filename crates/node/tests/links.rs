@@ -75,7 +75,7 @@ impl TestLink {
         let (other, mut known) = (hub(1), AnnouncedInterest::new(InterestBounds { bytes_max: 100_000 }));
         let there = TestLink::new(&other, "there");
         other.subscribe(Time::ZERO, interest(pattern), queue(1), false);
-        let announcer = Announcer { domain: 1, publisher: 2, heartbeat_ms: 1000 };
+        let announcer = Announcer { domain: 1, publisher: 2, heartbeat_ms: 1000, groups: Default::default() };
         let records = there.port.announcement(announcer, None, &[]);
         let Applied::Changed { added, removed } = known.apply(&Announce::read(&records[0]).unwrap()) else {
             panic!("{records:?}");

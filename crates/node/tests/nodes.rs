@@ -309,7 +309,8 @@ fn an_announcement_in_a_command_makes_nobody_a_member() {
     let mut wire = Wire::new(2);
     let mut own = OwnInterest::new();
     own.subscribe(&InterestEntry::new(DestinationKind::Topic, "a")).unwrap();
-    let announced = own.full(Announcer { domain: 7, publisher: 99, heartbeat_ms: 1000 }, &[]);
+    let announced =
+        own.full(Announcer { domain: 7, publisher: 99, heartbeat_ms: 1000, groups: Default::default() }, &[]);
     let header = SenderHeader { sequence: 1, source: 99, instance: 1, grtt: 0, backoff: 0, group_size: 1 };
     let mut datagram = Vec::new();
     command::write_application(&header, &announced[0], &mut datagram);

@@ -67,6 +67,8 @@ pub struct Transmit<'a> {
     pub datagram_bytes: usize,
     /// The stream that they carry segments of; none for feedback, commands and objects.
     pub stream: Option<ObjectId>,
+    /// The stream or object that they are about, if they are about one: also commands.
+    pub about: Option<ObjectId>,
 }
 
 impl<'a> Transmit<'a> {

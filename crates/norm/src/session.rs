@@ -16,6 +16,7 @@ use crate::time::Time;
 use crate::tx::objects::FileRead;
 use crate::tx::sender::Sender;
 use crate::tx::stream::TxStream;
+use crate::tx::transmission::Output;
 use crate::wire::feedback::FeedbackHeader;
 use crate::wire::repair::RepairWriter;
 use crate::wire::{AckType, Command, Message, parse};
@@ -226,6 +227,11 @@ impl Session {
         self.sender.objects.set_ackers(nodes, true);
     }
 
+    /// Sets the same for one stream, which then has ackers of its own.
+    pub fn set_stream_ackers(&mut self, object: ObjectId, nodes: &[NodeId], from_oldest: bool) {
+        self.sender.set_stream_ackers(object, nodes, from_oldest);
+    }
+
     /// Sets which ackers the windows of streams wait for, however slow they are and however long they are silent: nobody goes
     /// on without them as long as they are listed.
     pub fn set_indispensable(&mut self, nodes: &[NodeId]) {
@@ -395,11 +401,12 @@ impl Session {
             auth::seal(&self.config.auth, &mut self.feedback, datagram_bytes);
             self.stats.datagrams_sent += 1;
             self.stats.bytes_sent += self.feedback.len() as u64;
-            return Some(Transmit { to, bytes: &self.feedback, datagram_bytes, stream: None });
+            return Some(Transmit { to, bytes: &self.feedback, datagram_bytes, stream: None, about: None });
         }
-        let (bytes, datagram_bytes, stream) = self.sender.poll_transmit(now, &mut self.stats)?;
+        let Output { bytes, datagram_bytes, stream, about } =
+            self.sender.poll_transmit(now, &mut self.stats)?;
         auth::seal(&self.config.auth, bytes, datagram_bytes);
-        Some(Transmit { to: Destination::Group, bytes, datagram_bytes, stream })
+        Some(Transmit { to: Destination::Group, bytes, datagram_bytes, stream, about })
     }
 
     fn poll_feedback(&mut self, now: Time) -> Option<Destination> {

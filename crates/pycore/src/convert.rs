@@ -56,6 +56,7 @@ described! {
     String: "a text",
     Option<String>: "a text, or None",
     Vec<u8>: "bytes",
+    Vec<String>: "a list of texts",
     Vec<u32>: "a list of node ids, each from 0 to 4294967295",
     Option<PathBuf>: "a path, or None",
     Option<Vec<(u8, u8)>>: "pairs of a DSCP and a priority, or None",

@@ -9,7 +9,7 @@ use pyo3::types::PyDict;
 use shoal_io::interfaces::Interface;
 use shoal_io::norm::{LinkOptions, fresh_instance};
 use shoal_io::udp::{LinkAddress, Mark};
-use shoal_node::norm::{LANES, Lane};
+use shoal_node::norm::{GROUPS_MAX, Groups, LANES, Lane};
 use shoal_norm::{Config, CongestionControl, NodeId, StreamOptions};
 use shoal_seal::Keys;
 use shoal_wire::PriorityClass;
@@ -99,7 +99,7 @@ pub fn lane_marks(classes: Option<&[(u8, u8)]>) -> PyResult<Vec<Mark>> {
         };
         Mark { dscp, priority }
     };
-    Ok((0..LANES).map(of).collect())
+    Ok((0..LANES + 3 * GROUPS_MAX).map(of).collect())
 }
 
 /// Takes a keyword that is not the session's out of `options`.
@@ -141,6 +141,7 @@ pub fn link_options(
     let listen_port = take(&options, "listen_port", None)?;
     let multicast_ttl: u32 = take(&options, "multicast_ttl", 1)?;
     let marks: Option<ClassMarks> = take(&options, "marks", None)?;
+    let groups: Vec<String> = take(&options, "groups", Vec::new())?;
     let files_directory: Option<PathBuf> = take(&options, "files_directory", None)?;
     let message_bytes_max = take(&options, "message_bytes_max", 128 << 20)?;
     let fit_segments = options.get_item("segment_bytes")?.is_some_and(|bytes| bytes.is_none());
@@ -158,12 +159,38 @@ pub fn link_options(
     link.sockets.listen_port = listen_port;
     link.sockets.ttl = multicast_ttl;
     link.sockets.marks = lane_marks(marks.as_deref())?;
+    for address in &groups {
+        let read = address.parse();
+        link.sockets
+            .groups
+            .push(read.map_err(|_| errors::config(format!("groups has '{address}', no IP address")))?);
+    }
     link.ackers = ackers;
     link.files_directory = files_directory;
     link.message_bytes_max = message_bytes_max;
     link.keys = keys.map(|text| keys_of(&text)).transpose()?;
     check_link(&link)?;
     Ok(link)
+}
+
+/// Which of a link's groups carries what. First levels of topics may be assigned to a group.
+pub fn groups_of(link: &LinkOptions, assigned: Vec<(String, usize)>) -> PyResult<Groups> {
+    let count = link.sockets.groups.len();
+    require(count <= GROUPS_MAX, "groups", &count, &format!("at most {GROUPS_MAX}"))?;
+    let is_multicast =
+        |address: &IpAddr| address.is_multicast() && address.is_ipv6() == link.address.group.is_ipv6();
+    let given = format!("{:?}", link.sockets.groups);
+    require(
+        link.sockets.groups.iter().all(is_multicast),
+        "groups",
+        &given,
+        "multicast addresses as the group's",
+    )?;
+    for (level, group) in &assigned {
+        require(*group < count, "group", group, &format!("below {count} for {level:?}"))?;
+    }
+    let assigned = assigned.into_iter().map(|(level, group)| (level.into_bytes().into(), group));
+    Ok(Groups::new(count, assigned.collect()))
 }
 
 /// Refuses streams that a session cannot have.

@@ -1,6 +1,6 @@
 //! Simulated domains for Python: whole nodes on simulated networks, whole runs per call.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -134,6 +134,7 @@ impl DomainSimulation {
                 heartbeat,
                 missed_heartbeats_max,
                 members_max: 1000,
+                groups: Arc::default(),
             };
             configs.push((norm, membership));
         }

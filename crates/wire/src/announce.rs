@@ -134,6 +134,39 @@ impl Process {
     }
 }
 
+/// The tag of the fact that says in which multicast groups a node is.
+pub const FACT_GROUPS: u64 = 3;
+
+/// The multicast groups of a domain that has several beside its own, and those that a node is in.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct JoinedGroups {
+    /// How many there are, as the node was told.
+    pub count: u32,
+    /// Those that it is in, a bit each.
+    pub joined: u32,
+}
+
+impl JoinedGroups {
+    /// The value of the fact.
+    pub fn to_bytes(self) -> Vec<u8> {
+        let mut value = Vec::new();
+        write_varint(&mut value, self.count.into());
+        write_varint(&mut value, self.joined.into());
+        value
+    }
+
+    /// What facts say; without a word, or one that cannot be read, there are none.
+    pub fn of(facts: &[Fact<'_>]) -> JoinedGroups {
+        let read = |fact: &Fact<'_>| {
+            let mut cursor = Cursor::new(fact.value);
+            let count = u32::try_from(cursor.varint("groups").ok()?).ok()?;
+            let joined = u32::try_from(cursor.varint("joined groups").ok()?).ok()?;
+            Some(JoinedGroups { count, joined })
+        };
+        facts.iter().find(|fact| fact.tag == FACT_GROUPS).and_then(read).unwrap_or_default()
+    }
+}
+
 /// A subscription in an announcement.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Announced<'a> {

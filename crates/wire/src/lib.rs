@@ -40,7 +40,8 @@ mod value_writer;
 mod varint;
 
 pub use announce::{
-    Announce, AnnounceHeader, Announced, Announcement, FACT_PROCESS, FACT_ROLES, Fact, Process, Roles,
+    Announce, AnnounceHeader, Announced, Announcement, FACT_GROUPS, FACT_PROCESS, FACT_ROLES, Fact,
+    JoinedGroups, Process, Roles,
 };
 pub use body::{ArrayLayout, ArrayOrder, BodyKind};
 pub use control::{

@@ -12,7 +12,7 @@ class Bus(sync.Bus):
 
     def __init__(self, config: ConnectionConfig, destinations: Destinations) -> None:
         self._destinations = destinations
-        super().__init__(config)
+        super().__init__(destinations.placed(config))
 
     def publish(self, topic: str, *arguments: Any, **options: Any) -> Any:
         """As `shoal.Bus.publish`; what is not given comes from the destination."""
@@ -28,7 +28,7 @@ class AioBus(aio.Bus):
 
     def __init__(self, config: ConnectionConfig, destinations: Destinations) -> None:
         self._destinations = destinations
-        super().__init__(config)
+        super().__init__(destinations.placed(config))
 
     def publish(self, topic: str, *arguments: Any, **options: Any) -> Any:
         """As `shoal.aio.Bus.publish`; what is not given comes from the destination."""

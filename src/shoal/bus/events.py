@@ -73,6 +73,7 @@ class MessagesLost:
     #: Who published them, as `Message.publisher` says it; 0 if not known.
     publisher: int
     #: Of which of its chains: 1, 2 and 3 are the priority classes 7-9, 4-6 and 0-3, 4 is reserved topics.
+    #: With `groups`, 5, 6 and 7 are the classes in the first group, and so on.
     chain: int
     #: The number of the first one in that chain; 0 if not known.
     first: int

@@ -120,6 +120,8 @@ def options(config: ConnectionConfig) -> dict[str, Any]:
         "listen_port": config.listen_port,
         "multicast_ttl": config.multicast_ttl,
         "marks": config.class_marks(),
+        "groups": config.groups_addresses() if config.groups else [],
+        "assigned": config.group_levels(),
         "seed": seed,
         "heartbeat_s": config.heartbeat_s,
         "missed_heartbeats_max": config.missed_heartbeats_max,

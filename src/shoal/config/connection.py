@@ -45,6 +45,10 @@ LOOKS = (
     "norm://, udp://, tcp://host:port, tls://host:port, ws://host:port, wss://host:port, "
     "locate://registry:port/domain or inproc://name"
 )
+#: The kernel lets a socket join 20 (igmp_max_memberships).
+GROUPS_MAX = 16
+#: How far the addresses of groups are from that of their domain, whose neighbours are other domains.
+_GROUPS_AWAY = 2 << 16
 #: Whose URLs people have at hand.
 _OTHERS = {
     **dict.fromkeys(("redis", "rediss"), "Redis"),
@@ -91,6 +95,12 @@ class ConnectionConfig(Checked):
     path: str | None = option(None, _LINKS)
     #: One more than the routers that multicast may pass: 1 stays in the local network.
     multicast_ttl: int = option(1, On.NORM | On.UDP, engine=True)
+    #: Multicast groups beside the domain's own, up to 16, over which topics are spread by their first level.
+    #: A node receives the groups of its subscriptions. All nodes of a domain have the same number.
+    groups: int = option(0, On.NORM, least=0, most=GROUPS_MAX)
+    #: With `groups`: first levels of topics whose group is not drawn but chosen, such as `fx=3,orders=0`. All
+    #: nodes of a domain choose the same.
+    assigned_groups: str | None = option(None, On.NORM)
     #: Whether datagrams are marked by priority class, for switches (DSCP) and the queues of this machine
     #: (SO_PRIORITY).
     mark: bool = option(False, On.NORM | On.UDP)
@@ -226,6 +236,7 @@ class ConnectionConfig(Checked):
         )
         self.check("marks", self.mark or self.marks == DEFAULT_MARKS, "left out unless mark is true")
         self.class_marks()
+        self._check_groups()
         self.check("key_file", self.key is None or self.key_file is None, "left out beside key")
         if self.key is not None:
             check_key(self.key)
@@ -249,6 +260,16 @@ class ConnectionConfig(Checked):
         fine = all(re.fullmatch(r"(\[[0-9a-fA-F:.]+\]|[^:\[\]]+)(:\d{1,5})?", place) for place in places)
         self.check("host", bool(self.host) and fine, wanted)
         self.check("transport", self.transport in (None, *schemes.SCHEMES), ", ".join(schemes.SCHEMES))
+
+    def _check_groups(self) -> None:
+        if not self.groups:
+            self.check("assigned_groups", self.assigned_groups is None, "left out unless groups is given")
+            return
+        self.check("groups", not self.is_unicast, "left out between two ends")
+        why = "left out for a router, which brings messages from networks without groups"
+        self.check("groups", not self.router, why)
+        self.group_levels()
+        self.groups_addresses()
 
     def _check_norm(self) -> None:
         """Ask the engine what its options may be; where they mean nothing they have their defaults."""
@@ -305,6 +326,28 @@ class ConnectionConfig(Checked):
         # Organisation-local scope; the default's own address is left out.
         number = int.from_bytes(hashlib.sha256(self.domain.encode()).digest()[:4], "big") % 65_000
         return f"239.{192 if repairs else 193}.{76 + number // 500}.{1 + number % 250}"
+
+    def groups_addresses(self) -> list[str]:
+        """The groups over which topics are spread, by number."""
+        own = ipaddress.ip_address(self.group_address())
+        first = int(own) + (1 if self.group is not None or own.version == 6 else _GROUPS_AWAY)
+        found = [type(own)(first + number) for number in range(self.groups)]
+        fine = all(address.is_multicast for address in found)
+        self.check("group", fine, f"an address with {self.groups} multicast addresses behind it for groups")
+        return [str(address) for address in found]
+
+    def group_levels(self) -> list[tuple[str, int]]:
+        """First levels of topics and the groups that were chosen for them."""
+        wanted = f"levels and groups below {self.groups}, such as fx=3,orders=0"
+        found: dict[str, int] = {}
+        for text in (self.assigned_groups or "").split(","):
+            if not text:
+                continue
+            level, _, number = text.partition("=")
+            fine = level and not set(level) & set("/*>") and number.isdecimal() and int(number) < self.groups
+            self.check("assigned_groups", bool(fine) and found.get(level) in (None, int(number)), wanted)
+            found[level] = int(number)
+        return [*found.items()]
 
     @property
     def has_links(self) -> bool:
@@ -382,6 +425,8 @@ class ConnectionOptions(TypedDict, total=False):
     listen_port: int | None
     host: str | None
     multicast_ttl: int
+    groups: int
+    assigned_groups: str | None
     mark: bool
     marks: str
     interface: str

@@ -7,13 +7,13 @@ beats `>`, from the first level on.
 import os
 import tomllib
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, get_args
 
 from shoal._core import match_topics
 from shoal.config.checks import Checked, unknown_option
-from shoal.config.connection import QueueFull
+from shoal.config.connection import GROUPS_MAX, ConnectionConfig, QueueFull
 from shoal.config.patterns import covers
 from shoal.errors import ConfigError, InvalidTopicError
 
@@ -23,7 +23,6 @@ _CACHE_MAX = 10_000
 _OF_THE_CONNECTION = (
     "send_delay_s",
     "epoch_messages",
-    "group",
     "multicast_ttl",
     "rate_bytes_per_s",
     "profile",
@@ -46,6 +45,8 @@ class DestinationOptions(Checked):
     queue_full: QueueFull | None = None
     #: Of a subscription: how much may wait for its reader.
     queue_bytes_max: int | None = None
+    #: Which of the connection's groups carries it, with `groups`; for patterns such as `fx/>`.
+    group: int | None = None
 
     def __post_init__(self) -> None:
         self.check_types()
@@ -57,6 +58,7 @@ class DestinationOptions(Checked):
         fine = self.queue_full is None or self.queue_full in choices
         self.check("queue_full", fine, f"{', '.join(choices)}, or None")
         self.check_range("queue_bytes_max", 1)
+        self.check_range("group", 0, GROUPS_MAX - 1)
 
     def given(self, names: tuple[str, ...]) -> dict[str, Any]:
         """Those of some options that are given."""
@@ -84,6 +86,21 @@ class Destinations:
     def matching(self, topic: str) -> list[tuple[str, DestinationOptions]]:
         """The rules whose pattern matches a topic, or all that another pattern matches; the first counts."""
         return [(pattern, options) for pattern, options in self.rules if covers(pattern, topic)]
+
+    def placed(self, config: ConnectionConfig) -> ConnectionConfig:
+        """A connection whose topics are in the groups that their destinations have."""
+        given = [(pattern, options.group) for pattern, options in self.rules if options.group is not None]
+        if not given:
+            return config
+        if not config.groups:
+            raise ConfigError(
+                f"destination {given[0][0]!r} has group, and the connection has none: give it groups"
+            )
+        levels = [
+            config.assigned_groups or "",
+            *(f"{pattern.partition('/')[0]}={group}" for pattern, group in given),
+        ]
+        return replace(config, assigned_groups=",".join(filter(None, levels)))
 
     def publishing(self, topic: str) -> dict[str, Any]:
         """What a message of a topic has, as arguments of `publish`."""
@@ -135,9 +152,16 @@ def _options(pattern: str, options: Any) -> DestinationOptions:
         if name not in known:
             raise ConfigError(f"destination {pattern!r}: {unknown_option(name, known)}")
     try:
-        return DestinationOptions(**options)
+        made = DestinationOptions(**options)
     except ConfigError as error:
         raise ConfigError(f"destination {pattern!r}: {error}") from None
+    level, _, rest = pattern.partition("/")
+    if made.group is not None and (rest not in ("", ">") or set(level) & set("*>=")):
+        raise ConfigError(
+            f"destination {pattern!r} has group, which all topics of a first level have: name that, as in "
+            f"{'fx/>'!r}"
+        )
+    return made
 
 
 def _rank(pattern: str) -> tuple[tuple[int, ...], str]:

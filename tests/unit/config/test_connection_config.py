@@ -1,6 +1,7 @@
 """URLs and keywords become one checked configuration; errors name the field, the value, and what would do."""
 
 import dataclasses
+from typing import Any
 
 import pytest
 
@@ -223,3 +224,31 @@ def test_marks_mean_nothing_without_mark_and_without_datagrams() -> None:
         parse_url("norm://", marks="1:1,2:2,3:3")
     with pytest.raises(ConfigError, match="mark means nothing on tcp://"):
         parse_url("tcp://127.0.0.1:1", mark=True)
+
+
+def test_groups_have_addresses_of_their_own_and_levels_are_assigned() -> None:
+    plain = ConnectionConfig(groups=3)
+    assert plain.groups_addresses() == ["239.194.74.1", "239.194.74.2", "239.194.74.3"]
+    assert ConnectionConfig(groups=2, group="239.1.2.255").groups_addresses() == ["239.1.3.0", "239.1.3.1"]
+    assert ConnectionConfig(groups=2, group="ff15::1").groups_addresses() == ["ff15::2", "ff15::3"]
+    chosen = ConnectionConfig(groups=3, assigned_groups="fx=2,orders=0")
+    assert chosen.group_levels() == [("fx", 2), ("orders", 0)]
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"groups": 17}, "16"),
+        ({"assigned_groups": "fx=0"}, "left out unless groups is given"),
+        ({"groups": 3, "assigned_groups": "fx=3"}, "groups below 3"),
+        ({"groups": 3, "assigned_groups": "fx=1,fx=2"}, "groups below 3"),
+        ({"groups": 3, "assigned_groups": "fx/USD=1"}, "groups below 3"),
+        ({"groups": 3, "router": True}, "left out for a router"),
+        ({"groups": 3, "group": "10.0.0.7"}, "left out between two ends"),
+        ({"groups": 3, "group": "239.255.255.254"}, "3 multicast addresses behind it"),
+        ({"groups": 3, "scheme": "tcp"}, "means nothing on tcp://"),
+    ],
+)
+def test_groups_that_cannot_be_are_refused(options: dict[str, Any], words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        ConnectionConfig(**options)

@@ -10,6 +10,7 @@ import pytest
 
 import shoal
 import shoal.jms
+from shoal.config import ConnectionConfig
 from shoal.config.destinations import Destinations
 from shoal.errors import ConfigError
 
@@ -52,7 +53,7 @@ def test_reserved_topics_have_no_options_unless_they_are_named() -> None:
     [
         ({"fx/>": {"prioriti": 7}}, "destination 'fx/>': unknown option 'prioriti': did you mean 'priority'"),
         ({"fx/>": {"send_delay_s": 1}}, "has send_delay_s, which a connection has for all"),
-        ({"fx/>": {"group": 3}}, "has group, which a connection has for all"),
+        ({"fx/>": {"multicast_ttl": 3}}, "has multicast_ttl, which a connection has for all"),
         ({"fx/>": {"priority": 10}}, "destination 'fx/>': priority is 10, and must be from 0 to 9"),
         ({"fx/>": {"ttl_s": 0}}, "ttl_s is 0"),
         ({"fx/>": {"persistent": "yes"}}, "persistent is 'yes'"),
@@ -142,3 +143,20 @@ def test_a_file_and_the_command_that_explains_it(tmp_path: Path) -> None:
     path.write_text("[connection]\n")
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, "has connection" in done.stderr) == (2, True)
+
+
+def test_a_destination_has_a_group_of_the_connection() -> None:
+    rules = Destinations.of(
+        {"fx/>": {"group": 3, "priority": 7}, "orders": {"group": 0}, "*": {"priority": 2}}
+    )
+    placed = rules.placed(ConnectionConfig(groups=8, assigned_groups="a=1"))
+    assert placed.group_levels() == [("a", 1), ("orders", 0), ("fx", 3)]
+    assert Destinations.of({"fx/>": {"priority": 7}}).placed(ConnectionConfig()) == ConnectionConfig()
+    assert "group" not in rules.publishing("fx/USD")
+    with pytest.raises(ConfigError, match="give it groups"):
+        rules.placed(ConnectionConfig())
+    with pytest.raises(ConfigError, match="groups below 2"):
+        rules.placed(ConnectionConfig(groups=2))
+    for pattern in ("fx/USD", "*/USD", ">", "fx/*"):
+        with pytest.raises(ConfigError, match="which all topics of a first level have"):
+            Destinations.of({pattern: {"group": 1}})

@@ -1,6 +1,7 @@
 //! The handle of a bus.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -8,7 +9,7 @@ use std::time::{Duration, Instant};
 use shoal_node::hub::Wake as _;
 use shoal_node::hub::{Consumer, FlushId, FlushState, Overflow};
 use shoal_node::inproc::{Meeting, Seat};
-use shoal_node::norm::{LANES, NormBus, lane_streams};
+use shoal_node::norm::{Groups, LANES, NormBus, lane_streams};
 use shoal_node::tcp::TcpConfig;
 use shoal_node::udp::{UdpConfig, Way};
 use shoal_node::{Hub, HubConfig, HubEvent, Interest, MembershipConfig, NodeConfig, SubscriptionId};
@@ -54,6 +55,8 @@ pub struct BusOptions {
     pub assembly_bytes_max: usize,
     /// Whether what comes over one link is passed on to others.
     pub router: bool,
+    /// The groups that carry messages beside the domain's own.
+    pub groups: Arc<Groups>,
 }
 
 /// A bus inside a process.
@@ -116,6 +119,8 @@ pub struct UdpOptions {
 /// Publish and subscribe. Dropping it closes it without lingering.
 pub struct Bus {
     hub: Arc<Hub>,
+    /// Which lane and group carries what.
+    groups: Arc<Groups>,
     clock: Clock,
     waiter: Arc<Waiter>,
     norm: Mutex<Norm>,
@@ -149,13 +154,14 @@ impl Bus {
         let config = HubConfig {
             publisher: options.publisher,
             node: link.norm.node,
-            lanes: LANES,
+            lanes: options.groups.lanes(),
             lane_bytes_max: link.lane_bytes_max,
             message_bytes_max: link.message_bytes_max,
             assembly_bytes_max: options.assembly_bytes_max,
             seed: link.norm.seed,
         };
-        let bus = Bus::without_links(&config, options.router);
+        let mut bus = Bus::without_links(&config, options.router);
+        bus.groups = options.groups.clone();
         bus.add_norm(options)?;
         Ok(bus)
     }
@@ -169,6 +175,7 @@ impl Bus {
         }
         Bus {
             hub,
+            groups: Arc::default(),
             clock,
             waiter,
             norm: Mutex::default(),
@@ -189,11 +196,15 @@ impl Bus {
             heartbeat: options.heartbeat,
             missed_heartbeats_max: options.missed_heartbeats_max,
             members_max: options.members_max,
+            groups: self.groups.clone(),
         };
         NodeConfig::prepare(&mut link.norm);
         // Until the last moment somebody may have to be welcomed.
         link.end_streams = false;
-        link.lanes = lane_streams(options.window_bytes, options.cache_bytes);
+        link.norm.send_streams_max = link.norm.send_streams_max.max(self.groups.lanes());
+        let heard = &mut link.norm.streams_per_sender_max;
+        *heard = (*heard).max(self.groups.lanes());
+        link.lanes = lane_streams(self.groups.lanes(), options.window_bytes, options.cache_bytes);
         link.message_bytes_max = self.hub.chains().message_bytes_max();
         let (bell, twin) = NormBell::pair();
         let port = self.hub.attach("norm", true, bell);
@@ -299,6 +310,12 @@ impl Bus {
         &self.hub
     }
 
+    /// Which lane and group carries what.
+    #[inline]
+    pub fn groups(&self) -> &Arc<Groups> {
+        &self.groups
+    }
+
     /// The clock that the hub is given.
     #[inline]
     pub fn clock(&self) -> &Clock {
@@ -365,18 +382,23 @@ impl Bus {
         self.waiter.wait(seen, deadline)
     }
 
-    /// Delivers what is of interest from now on, into a bounded queue.
+    /// Delivers what is of interest from now on, into a bounded queue. Fails if its groups cannot be joined.
     pub fn subscribe(
         &self,
         interest: Interest,
         bytes_max: usize,
         overflow: Overflow,
         no_local: bool,
-    ) -> Reader {
+    ) -> io::Result<Reader> {
+        let groups = self.groups.reached_by(interest.pattern.as_str().as_bytes());
+        if groups & !self.groups.joined() != 0 {
+            self.norms().iter().try_for_each(|norm| norm.join(groups))?;
+            self.groups.join(groups);
+        }
         let arrived = Arc::new(Waiter::ringing_once());
         let consumer = Arc::new(Consumer::new(bytes_max, overflow, arrived.clone()));
         let id = self.hub.subscribe(self.clock.now(), interest, consumer.clone(), no_local);
-        Reader::new(id, consumer, arrived)
+        Ok(Reader::new(id, consumer, arrived))
     }
 
     /// Ends a subscription; what has arrived can still be read.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use shoal_node::Chains;
 use shoal_node::hub::LinkId;
-use shoal_node::norm::Driver;
+use shoal_node::norm::{Driver, group_of_lane};
 use shoal_norm::{Destination, Reject, Source, Stats, Time};
 use shoal_seal::Witness;
 
@@ -127,7 +127,8 @@ impl Engine {
 
     fn receive(&mut self) -> bool {
         let mut more = false;
-        for which in [Which::Own, Which::Group] {
+        // What the own group's commands ask for came before them in further groups.
+        for which in [Which::Own, Which::Others, Which::Group] {
             for turn in 0..RECEIVES_A_TURN {
                 match self.sockets.receive(which, &mut self.buffers) {
                     Ok(runs) => {
@@ -268,11 +269,13 @@ impl Engine {
         let Some(out) = self.driver.poll_transmit(now) else {
             return false;
         };
+        let lane = out.stream.map(usize::from);
+        let group = out.about.and_then(|about| group_of_lane(about.into()));
+        let further = || group.and_then(|group| self.sockets.group_address(group));
         let to = match out.to {
-            Destination::Group => self.group,
+            Destination::Group => further().unwrap_or(self.group),
             Destination::Node(address) => address,
         };
-        let lane = out.stream.map(usize::from);
         // What cannot be marked goes all the same.
         let marked = self.sockets.mark(lane);
         let (bytes, datagram_bytes) = match &mut self.sealing {

@@ -249,6 +249,11 @@ impl NormLink {
         self.shared.engine().down.clone()
     }
 
+    /// Hears further groups, a bit each, from now on.
+    pub fn join(&self, groups: u32) -> io::Result<()> {
+        self.shared.join(groups)
+    }
+
     /// The receive buffer the kernel granted to the group's socket.
     pub fn receive_buffer_bytes(&self) -> io::Result<usize> {
         self.shared.sockets().receive_buffer_bytes(Which::Group)

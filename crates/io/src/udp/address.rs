@@ -1,6 +1,6 @@
 //! Where a link lives and how its sockets are set.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use crate::interfaces::Interface;
 
@@ -41,6 +41,8 @@ pub struct SocketOptions {
     pub marks: Vec<Mark>,
     /// Whether to use GSO and GRO where the kernel and the device have them.
     pub offload: bool,
+    /// Addresses of further groups, by number, which a link joins when it is told to.
+    pub groups: Vec<IpAddr>,
     /// The port a unicast link listens on and sends from; `None` is the peer's own. A multicast
     /// link has none.
     pub listen_port: Option<u16>,
@@ -56,6 +58,7 @@ impl Default for SocketOptions {
             loopback: true,
             marks: Vec::new(),
             offload: true,
+            groups: Vec::new(),
             listen_port: None,
         }
     }

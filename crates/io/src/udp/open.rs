@@ -17,6 +17,8 @@ pub(super) struct Opened {
     pub group: Socket,
     /// None for a unicast link, which has one socket.
     pub own: Option<Socket>,
+    /// Where further groups are heard, if there are any.
+    pub others: Option<Socket>,
     /// Where the group or the peer is reached.
     pub destination: SocketAddr,
     pub interface: Option<InterfaceInfo>,
@@ -65,7 +67,15 @@ fn open_multicast(group: &SocketAddr, info: InterfaceInfo, options: &SocketOptio
     if let Some(own) = own.local_addr()?.as_socket() {
         own_filter::ignore(&socket, own)?;
     }
-    Ok(Opened { group: socket, own: Some(own), destination: *group, interface: Some(info) })
+    let others = match &options.groups[..] {
+        [] => None,
+        _ => Some(open_others(group, options).map_err(|error| explain(error, "hearing groups".into()))?),
+    };
+    #[cfg(target_os = "linux")]
+    if let (Some(others), Some(own)) = (&others, own.local_addr()?.as_socket()) {
+        own_filter::ignore(others, own)?;
+    }
+    Ok(Opened { group: socket, own: Some(own), others, destination: *group, interface: Some(info) })
 }
 
 fn open_unicast(peer: &SocketAddr, interface: &Interface, options: &SocketOptions) -> io::Result<Opened> {
@@ -103,7 +113,7 @@ fn open_unicast(peer: &SocketAddr, interface: &Interface, options: &SocketOption
     let socket = open_bound(listen, options).map_err(listening)?;
     check_unicast_route(&listen, &destination, options)
         .map_err(|error| explain(error, format!("sending to {peer} from {}", listen.ip())))?;
-    Ok(Opened { group: socket, own: None, destination, interface: info })
+    Ok(Opened { group: socket, own: None, others: None, destination, interface: info })
 }
 
 /// The interface's number where an address means nothing without it.
@@ -166,6 +176,38 @@ fn open_group(group: &SocketAddr, info: &InterfaceInfo, options: &SocketOptions)
         }
     }
     Ok(socket)
+}
+
+/// A socket for groups that are joined later, on the port of the first.
+fn open_others(group: &SocketAddr, options: &SocketOptions) -> io::Result<Socket> {
+    let socket = new_socket(group, options)?;
+    socket.set_reuse_address(true)?;
+    #[cfg(all(unix, not(target_os = "linux")))]
+    socket.set_reuse_port(true)?;
+    #[cfg(windows)]
+    if group.is_ipv6() {
+        socket.set_multicast_loop_v6(options.loopback)?;
+    } else {
+        socket.set_multicast_loop_v4(options.loopback)?;
+    }
+    // Otherwise it would hear groups that other programs joined.
+    #[cfg(target_os = "linux")]
+    if group.is_ipv6() {
+        socket.set_multicast_all_v6(false)?;
+    } else {
+        socket.set_multicast_all_v4(false)?;
+    }
+    socket.bind(&SocketAddr::new(unspecified(group).ip(), group.port()).into())?;
+    Ok(socket)
+}
+
+/// Has a socket hear one more group.
+pub(super) fn join(socket: SockRef<'_>, group: IpAddr, info: &InterfaceInfo) -> io::Result<()> {
+    match group {
+        IpAddr::V4(ip) => socket.join_multicast_v4_n(&ip, &InterfaceIndexOrAddress::Index(info.index)),
+        IpAddr::V6(ip) => socket.join_multicast_v6(&ip, info.index),
+    }
+    .map_err(|error| explain(error, format!("joining {group} on interface {info}")))
 }
 
 fn open_bound(listen: SocketAddr, options: &SocketOptions) -> io::Result<Socket> {

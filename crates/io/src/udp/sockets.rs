@@ -4,7 +4,7 @@
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use socket2::SockRef;
@@ -30,6 +30,8 @@ pub enum Which {
     Group,
     /// With a port of its own: everything is sent from here, and unicast feedback comes back to it.
     Own,
+    /// Hears further groups, once they are joined.
+    Others,
 }
 
 /// Why [`Sockets::wait`] returned; all false when the time was over.
@@ -39,6 +41,8 @@ pub struct Ready {
     pub group: bool,
     /// There is something to receive on [`Which::Own`].
     pub own: bool,
+    /// There is something to receive on [`Which::Others`].
+    pub others: bool,
     /// There is room to send, if that was asked for.
     pub writable: bool,
     /// A [`Waker`] was used.
@@ -50,6 +54,9 @@ pub struct Ready {
 pub struct Sockets {
     group: UdpSocket,
     own: Option<UdpSocket>,
+    others: Option<UdpSocket>,
+    /// The further groups that were joined, a bit each.
+    joined: AtomicU32,
     destination: SocketAddr,
     interface: Option<InterfaceInfo>,
     /// What they were opened for, if they are in a group or lead to a peer.
@@ -85,6 +92,36 @@ impl Sockets {
         Self::open_with(&there, address, options, self.waker.clone(), self.news.clone())
     }
 
+    /// Hears further groups, a bit each, from now on. Those that cannot be joined now because the interface is gone are joined
+    /// when it is back.
+    pub fn join(&self, groups: u32) -> io::Result<()> {
+        let added = groups & !self.joined.fetch_or(groups, Ordering::SeqCst);
+        let (Some(others), Some(info), Some((_, options))) = (&self.others, &self.interface, &self.asked)
+        else {
+            return Ok(());
+        };
+        for (_, address) in options.groups.iter().enumerate().filter(|(group, _)| added >> group & 1 == 1) {
+            if let Err(error) = open::join(SockRef::from(others), *address, info)
+                && self.look() == Some(Standing::Same)
+            {
+                self.joined.fetch_and(!added, Ordering::SeqCst);
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    /// The further groups that are heard, a bit each.
+    pub fn joined(&self) -> u32 {
+        self.joined.load(Ordering::SeqCst)
+    }
+
+    /// Where a further group is reached, if there is one of this number.
+    pub fn group_address(&self, group: usize) -> Option<SocketAddr> {
+        let (_, options) = self.asked.as_ref()?;
+        options.groups.get(group).map(|ip| SocketAddr::new(*ip, self.destination.port()))
+    }
+
     fn open_with(
         address: &LinkAddress,
         asked: &LinkAddress,
@@ -96,6 +133,8 @@ impl Sockets {
         Ok(Self {
             group: opened.group.into(),
             own: opened.own.map(Into::into),
+            others: opened.others.map(Into::into),
+            joined: AtomicU32::new(0),
             destination: opened.destination,
             interface: opened.interface,
             asked: Some((asked.clone(), options.clone())),
@@ -115,6 +154,8 @@ impl Sockets {
             destination: address,
             group: opened.into(),
             own: None,
+            others: None,
+            joined: AtomicU32::new(0),
             interface: None,
             asked: None,
             waker: Waker::new()?,
@@ -222,11 +263,13 @@ impl Sockets {
         let items = [
             (sys::borrow(&self.group), false),
             (sys::borrow(self.sending()), want_write),
+            (sys::borrow(self.others.as_ref().unwrap_or(&self.group)), false),
             (waker, false),
             (news, false),
         ];
-        let [(group, _), (own, writable), (woken, _), (changed, _)] = sys::poll(items, timeout)?;
-        let ready = Ready { group, own: own && self.own.is_some(), writable, woken };
+        let [(group, _), (own, writable), (others, _), (woken, _), (changed, _)] = sys::poll(items, timeout)?;
+        let others = others && self.others.is_some();
+        let ready = Ready { group, own: own && self.own.is_some(), others, writable, woken };
         if ready.woken {
             self.waker.clear();
         }
@@ -256,6 +299,7 @@ impl Sockets {
         match which {
             Which::Group => Some(&self.group),
             Which::Own => self.own.as_ref(),
+            Which::Others => self.others.as_ref(),
         }
     }
 

@@ -9,8 +9,8 @@
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use shoal_wire::{
-    AnnounceHeader, Announcement, DestinationKind, EncodeError, FACT_PROCESS, FACT_ROLES, Fact,
-    InterestEntry, NumberedEntry, Process, Roles, TopicPattern,
+    AnnounceHeader, Announcement, DestinationKind, EncodeError, FACT_GROUPS, FACT_PROCESS, FACT_ROLES, Fact,
+    InterestEntry, JoinedGroups, NumberedEntry, Process, Roles, TopicPattern,
 };
 
 /// Changes that can be told as such; whoever is further behind gets everything.
@@ -36,6 +36,8 @@ pub struct Announcer {
     pub publisher: u64,
     /// How often it sends heartbeats.
     pub heartbeat_ms: u64,
+    /// The groups of the link, if there are any beside the domain's own.
+    pub groups: JoinedGroups,
 }
 
 /// Who asks for something.
@@ -426,7 +428,8 @@ impl AskedInterest {
         };
         let roles = (self.roles != Roles::default()).then(|| (FACT_ROLES, self.roles.to_bytes()));
         let process = self.process.as_ref().map(|process| (FACT_PROCESS, process.to_bytes()));
-        let facts: Vec<_> = roles.into_iter().chain(process).collect();
+        let groups = (announcer.groups.count > 0).then(|| (FACT_GROUPS, announcer.groups.to_bytes()));
+        let facts: Vec<_> = roles.into_iter().chain(process).chain(groups).collect();
         let facts: Vec<Fact<'_>> = facts.iter().map(|(tag, value)| Fact { tag: *tag, value }).collect();
         Announcement { header, removed, added, missing, facts: &facts }.write(PART_BYTES_MAX)
     }

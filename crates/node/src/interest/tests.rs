@@ -7,7 +7,12 @@ use shoal_wire::{Announce, DestinationKind, Filter, FilterKind, InterestEntry};
 
 use super::*;
 
-const ANNOUNCER: Announcer = Announcer { domain: 7, publisher: 9, heartbeat_ms: 1000 };
+const ANNOUNCER: Announcer = Announcer {
+    domain: 7,
+    publisher: 9,
+    heartbeat_ms: 1000,
+    groups: shoal_wire::JoinedGroups { count: 0, joined: 0 },
+};
 const BOUNDS: InterestBounds = InterestBounds { bytes_max: 16 << 20 };
 
 fn topic(pattern: &str) -> InterestEntry<'_> {

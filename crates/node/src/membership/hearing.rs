@@ -1,7 +1,7 @@
 //! What other nodes say of themselves: announcements, heartbeats and welcomes.
 
 use shoal_norm::{NodeId, Time};
-use shoal_wire::{Announce, DecodeError, Heartbeat, Position, RecordKind, Welcome};
+use shoal_wire::{Announce, DecodeError, Heartbeat, JoinedGroups, Position, RecordKind, Welcome};
 
 use super::member::{self, Heard, Member};
 use super::{
@@ -10,6 +10,7 @@ use super::{
 };
 use crate::hub::Departure;
 use crate::interest::InterestBounds;
+use crate::norm::group_of_lane;
 
 impl Membership {
     /// Takes a control record of a node's run. `succeeds` tells whether the run speaks in place of another one, which is silent;
@@ -64,6 +65,9 @@ impl Membership {
             return self.on_stranger(now, publisher);
         }
         self.strangers.remove(&publisher);
+        if self.has_other_groups((node, instance), announce) {
+            return;
+        }
         let is_other = |member: &Member| (member.instance, member.publisher) != (instance, publisher);
         if self.members.get(&node).is_some_and(is_other) {
             self.forget(node, Departure::Failed);
@@ -73,17 +77,33 @@ impl Membership {
             self.remove(before, Departure::Left);
         }
         let is_new = !self.members.contains_key(&node);
+        let mut positions = Some(positions);
+        let joined = |positions: Vec<Position>, groups: u32| {
+            let is_in = move |position: &Position| {
+                group_of_lane(position.stream.into()).is_none_or(|group| groups >> group & 1 == 1)
+            };
+            positions.into_iter().filter(is_in).collect::<Vec<_>>()
+        };
         if is_new {
             if self.members.len() >= self.config.members_max {
                 return;
             }
             let bounds = InterestBounds { bytes_max: INTEREST_BYTES_MAX };
+            let Some(positions) = positions.take() else { return };
+            let groups = JoinedGroups::of(&announce.facts).joined;
             let welcome = match self.forgotten.take(publisher) {
                 Some((before, first)) => {
                     self.returned.push(node);
-                    member::welcome_again(before, &positions(Some(first)))
+                    let mut again = joined(positions(Some(first)), groups);
+                    for position in &mut again {
+                        // In a group that it was not in before it missed nothing.
+                        if !before.iter().any(|told| told.stream == position.stream) {
+                            position.missed_from = 0;
+                        }
+                    }
+                    member::welcome_again(before, &again)
                 }
-                None => positions(None),
+                None => joined(positions(None), groups),
             };
             let member = Member::new(now, instance, announce, bounds, welcome);
             self.death_at = self.death_at.min(member.death_at(self.config.missed_heartbeats_max));
@@ -99,12 +119,13 @@ impl Membership {
         let taken = self.change(node, instance, |member| {
             let others = all - member.interest_bytes();
             let room = all_max.saturating_sub(others).min(INTEREST_BYTES_MAX);
-            let roles = member.roles;
+            let (roles, groups) = (member.roles, member.groups.joined);
             let heard = member.take_announce(now, announce, room);
-            (heard, member.roles != roles, others + member.interest_bytes())
+            let has_joined = member.groups.joined & !groups;
+            (heard, member.roles != roles, has_joined, others + member.interest_bytes())
         });
-        let Some((heard, has_other_roles, bytes)) = taken else { return };
-        self.ackers_changed |= has_other_roles;
+        let Some((heard, has_other_roles, has_joined, bytes)) = taken else { return };
+        self.ackers_changed |= has_other_roles || has_joined != 0;
         self.interest_bytes = bytes;
         match heard {
             Heard::Changed(change) => self.events.push_back(MemberEvent::Subscriptions(node, change)),
@@ -119,6 +140,15 @@ impl Membership {
         }
         let patience = self.repeat_first();
         let Some(member) = self.members.get_mut(&node) else { return };
+        if has_joined != 0
+            && let Some(positions) = positions.take()
+        {
+            let is_of_group = |position: &Position| group_of_lane(position.stream.into()).is_some();
+            let further = joined(positions(None), has_joined).into_iter().filter(is_of_group);
+            member.welcome_in_groups(further);
+            // What follows counts: it cannot wait until many are welcomed together.
+            self.records.push_back(Due::Welcome(node));
+        }
         let lacks_us = announce.missing.contains(&self.config.publisher);
         // What was said a moment ago is on its way.
         if !is_new && (!lacks_us || now.since(member.welcomed_at) < patience) {
@@ -132,6 +162,25 @@ impl Membership {
         }
         self.announced = 0;
         self.announce_soon(now);
+    }
+
+    /// Whether a node has another number of groups than we. It is told of once for each of its runs.
+    fn has_other_groups(&mut self, run: (NodeId, u16), announce: &Announce<'_>) -> bool {
+        if announce.part > 0 {
+            return self.refused.contains(&run);
+        }
+        let theirs = JoinedGroups::of(&announce.facts).count;
+        if theirs == self.config.groups.count() as u32 {
+            self.refused.remove(&run);
+            return false;
+        }
+        if self.refused.len() >= STRANGERS_MAX {
+            self.refused.pop_first();
+        }
+        if self.refused.insert(run) {
+            self.events.push_back(MemberEvent::OtherGroups(run.0, theirs));
+        }
+        true
     }
 
     fn on_heartbeat(&mut self, now: Time, node: NodeId, instance: u16, heartbeat: Heartbeat) {

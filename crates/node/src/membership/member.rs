@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use shoal_norm::Time;
-use shoal_wire::{Announce, Position, Process, Roles, Welcome};
+use shoal_wire::{Announce, JoinedGroups, Position, Process, Roles, Welcome};
 
 use super::beat::Beat;
 use super::{Change, REPEAT_FIRST};
@@ -17,6 +17,11 @@ const WELCOMES_MAX: usize = 4;
 /// counted on become one, with all between them; where it began stays.
 pub(super) fn welcome_again(mut before: Vec<Position>, again: &[Position]) -> Vec<Position> {
     let lanes = again.len();
+    let streams = |told: &[Position]| told.iter().map(|position| position.stream).collect::<Vec<_>>();
+    if before.chunks(lanes.max(1)).any(|told| streams(told) != streams(again)) {
+        // It is in other groups now, and begins anew there.
+        return again.to_vec();
+    }
     before.extend_from_slice(again);
     if before.len() > WELCOMES_MAX * lanes {
         let second: Vec<Position> = before.drain(lanes..2 * lanes).collect();
@@ -53,6 +58,8 @@ pub(super) struct Member {
     pub roles: Roles,
     /// The program it is in.
     pub process: Option<Process>,
+    /// The groups it is in.
+    pub groups: JoinedGroups,
     /// The latest version of it that we heard of, and when; beyond the one we have, what it wants is not known.
     version_heard: u64,
     version_heard_at: Time,
@@ -82,6 +89,7 @@ impl Member {
             interest: AnnouncedInterest::new(bounds),
             roles: Roles::default(),
             process: None,
+            groups: JoinedGroups::of(&announce.facts),
             version_heard: 0,
             version_heard_at: Time::ZERO,
             too_much: false,
@@ -129,6 +137,7 @@ impl Member {
         if announce.part == 0 && version > self.interest.version() {
             self.roles = Roles::of(&announce.facts);
             self.process = Process::of(&announce.facts);
+            self.groups = JoinedGroups::of(&announce.facts);
         }
         // Heartbeats and Marks are easily forged. If it announces what we have once more, long after another version
         // was heard of, there is no other. One that is new to us may be followed by that other.
@@ -157,6 +166,12 @@ impl Member {
                 if std::mem::replace(&mut self.too_much, true) { Heard::Nothing } else { Heard::TooMuch }
             }
         }
+    }
+
+    /// It is in further groups, and joins the streams of these groups here.
+    pub fn welcome_in_groups(&mut self, positions: impl IntoIterator<Item = Position>) {
+        self.welcome.extend(positions);
+        self.welcome.sort_by_key(|position| position.stream);
     }
 
     /// The record that welcomes it: the same each time.

@@ -23,6 +23,10 @@ fn at(millis: u64) -> Time {
 }
 
 fn node(id: NodeId) -> Node {
+    node_with(id, Arc::default())
+}
+
+fn node_with(id: NodeId, groups: Arc<Groups>) -> Node {
     let membership = Membership::new(MembershipConfig {
         domain: 7,
         node: id,
@@ -30,6 +34,7 @@ fn node(id: NodeId) -> Node {
         heartbeat: Duration::from_millis(1000),
         missed_heartbeats_max: 5,
         members_max: 100,
+        groups,
     });
     Node { membership, own: OwnInterest::new() }
 }
@@ -528,4 +533,60 @@ fn whoever_returns_is_not_counted_on_before_what_it_wants_is_acted_on() {
         std::iter::from_fn(|| nodes[0].record()).find_map(|record| Welcome::read(&record).ok()).unwrap();
     let told: Vec<_> = welcome.positions.iter().map(|told| (told.missed_from, told.number)).collect();
     assert_eq!(told, [(0, 3), (20, 35)]);
+}
+
+/// Where the streams of two groups are, of which the first is in group 0 and the second in group 1.
+fn grouped(_missed: Option<Vec<u64>>) -> Vec<Position> {
+    let at = |stream, segment| Position { stream, segment, chain: stream.into(), number: 1, missed_from: 0 };
+    vec![at(1, 7), at(5, 8), at(8, 9)]
+}
+
+/// What a node announces that has some groups, and is in these.
+fn in_groups(publisher: u64, version: u64, count: u32, joined: u32) -> Vec<u8> {
+    let mut own = OwnInterest::new();
+    for number in 1..version {
+        own.subscribe(&InterestEntry::new(DestinationKind::Topic, &format!("t{number}"))).unwrap();
+    }
+    let groups = JoinedGroups { count, joined };
+    let announcer = Announcer { domain: 7, publisher, heartbeat_ms: 1000, groups };
+    own.full(announcer, &[]).remove(0)
+}
+
+/// The streams of which a node told another one where they are, in each welcome.
+fn welcomed_in(node: &mut Node) -> Vec<Vec<(u16, u64)>> {
+    let mut found = Vec::new();
+    while let Some(record) = node.record() {
+        if let Ok(welcome) = Welcome::read(&record) {
+            found.push(welcome.positions.iter().map(|told| (told.stream, told.segment)).collect());
+        }
+    }
+    found
+}
+
+#[test]
+fn a_member_is_welcomed_in_groups_when_it_joins_them() {
+    let mut here = node_with(1, Arc::new(Groups::new(2, Vec::new())));
+    here.handle_record(at(0), (2, 1), &in_groups(1002, 1, 2, 0), succeeds, grouped).unwrap();
+    assert_eq!(welcomed_in(&mut here), [vec![(1, 7)]]);
+    assert_eq!((here.members_in(0), here.members_in(1)), (vec![], vec![]));
+    assert!(here.poll_ackers().is_some());
+    here.handle_record(at(500), (2, 1), &in_groups(1002, 2, 2, 0b10), succeeds, grouped).unwrap();
+    assert_eq!(welcomed_in(&mut here), [vec![(1, 7), (8, 9)]]);
+    assert_eq!((here.members_in(0), here.members_in(1)), (vec![], vec![2]));
+    assert!(here.poll_ackers().is_some(), "it counts in the group from now on");
+    here.handle_record(at(900), (2, 1), &in_groups(1002, 3, 2, 0b10), succeeds, grouped).unwrap();
+    assert!(welcomed_in(&mut here).is_empty(), "it is there already");
+    assert!(here.poll_ackers().is_none());
+}
+
+#[test]
+fn a_node_with_another_number_of_groups_is_refused_and_told_of_once() {
+    let mut here = node_with(1, Arc::new(Groups::new(2, Vec::new())));
+    for version in 1..4 {
+        here.handle_record(at(version), (2, 1), &in_groups(1002, version, 4, 0), succeeds, grouped).unwrap();
+    }
+    assert_eq!(events(&mut here), [MemberEvent::OtherGroups(2, 4)]);
+    assert_eq!(here.members().count(), 0);
+    here.handle_record(at(9), (2, 2), &in_groups(1002, 1, 2, 0), succeeds, grouped).unwrap();
+    assert_eq!(events(&mut here), [MemberEvent::Joined(2), MemberEvent::Subscriptions(2, Change::default())]);
 }

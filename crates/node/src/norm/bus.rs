@@ -4,6 +4,7 @@
 //! joined, whose acknowledgements count, what rests.
 
 use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::Arc;
 use std::time::Duration;
 
 use shoal_norm::{Chunk, CloseReason, Event, Join, NodeId, ObjectId, Session, StreamId, Time};
@@ -14,8 +15,9 @@ mod renaming;
 
 use super::application::{Application, Taken};
 use super::frames::Frames;
+use super::groups::{Groups, group_of_lane};
 use super::lane::LaneWriter;
-use super::lanes::CONTROL;
+use super::lanes::{CONTROL, LANES};
 use super::losses::Losses;
 use crate::hub::{Departure, Fed, HubEvent, INTEREST_LANE, Lost, Port, Source, SourceId, SourceNews, Told};
 use crate::membership::{MemberEvent, Membership, MembershipConfig};
@@ -57,6 +59,7 @@ enum Age {
 /// The application of a bus on its NORM link.
 pub struct NormBus {
     port: Port,
+    groups: Arc<Groups>,
     membership: Membership,
     sources: HashMap<StreamId, SourceId>,
     /// The stream that was fed last, most likely the next.
@@ -105,12 +108,14 @@ pub struct NormBus {
 impl NormBus {
     /// One that knows nobody.
     pub fn new(port: Port, mut membership: MembershipConfig) -> NormBus {
+        let groups = membership.groups.clone();
         port.set_open(true);
         if port.hub().is_router() {
             membership.heartbeat = membership.heartbeat.min(ROUTER_HEARTBEAT);
         }
         NormBus {
             data_lanes: (1..port.lanes() as ObjectId).collect(),
+            groups,
             port,
             membership: Membership::new(membership),
             sources: HashMap::new(),
@@ -252,6 +257,11 @@ impl NormBus {
             if !self.data_lanes.contains(&position.stream) {
                 continue;
             }
+            if group_of_lane(position.stream.into())
+                .is_some_and(|group| self.groups.joined() >> group & 1 == 0)
+            {
+                continue;
+            }
             // The first welcome counts; others repeat it for those who missed it.
             if self.welcomed.insert(stream) {
                 session.join(now, stream, Join::At(position.segment));
@@ -299,6 +309,12 @@ impl NormBus {
                 MemberEvent::Subscriptions(node, change) => {
                     self.port.change_interest(node, &change.added, &change.removed);
                 }
+                MemberEvent::OtherGroups(node, theirs) => {
+                    let (ours, word) =
+                        (self.groups.count(), "and neither hears the other: give both the same");
+                    let why = format!("it has groups={theirs}, this node has groups={ours}, {word}");
+                    self.port.tell(HubEvent::Unreadable(node, why));
+                }
                 MemberEvent::TooMuch(node) => {
                     let why = "it subscribes to more than is kept of one node: everything is sent to it";
                     self.port.tell(HubEvent::Unreadable(node, why.to_owned()));
@@ -315,7 +331,12 @@ impl NormBus {
         if let Some(ackers) = self.membership.poll_ackers() {
             self.tell_neighbours();
             session.set_indispensable(&self.membership.indispensable());
-            if self.age < Age::Settled {
+            let from_oldest = self.age < Age::Settled;
+            for lane in LANES..self.groups.lanes() {
+                let members = group_of_lane(lane).map(|group| self.membership.members_in(group));
+                session.set_stream_ackers(lane as ObjectId, &members.unwrap_or_default(), from_oldest);
+            }
+            if from_oldest {
                 session.set_ackers_from_oldest(&ackers);
             } else {
                 session.set_ackers(&ackers);

@@ -5,6 +5,7 @@
 //! | 0 | what nodes tell each other |
 //! | 1, 2, 3 | messages of the classes high, normal and low |
 //! | 4 | messages on reserved topics, such as answers to requests |
+//! | 5, 6, 7, … | messages of the classes high, normal and low in group 0, 1, …, where the domain has groups |
 //!
 //! What nodes tell each other goes first, then reserved topics. The classes share the rest 16:4:1: a message of a higher class
 //! overtakes those that wait in a lower one, and no class stops another.
@@ -14,6 +15,8 @@
 
 use shoal_norm::{ObjectId, Share, StreamOptions};
 use shoal_wire::{PriorityClass, is_reserved};
+
+use super::groups::own_lane;
 
 /// The stream that carries what nodes tell each other.
 pub const CONTROL: ObjectId = 0;
@@ -56,6 +59,11 @@ impl Lane {
         }
     }
 
+    /// What a lane with this number carries, in whatever group; none if nodes talk there.
+    fn numbered(number: usize) -> Option<Lane> {
+        Lane::ALL.into_iter().find(|lane| lane.number() == own_lane(number))
+    }
+
     /// Its precedence, and its weight among lanes of the same.
     fn rank(self) -> (u8, u16) {
         match self {
@@ -69,13 +77,12 @@ impl Lane {
 
     /// What a lane with this number may send of what all lanes send.
     pub fn share(number: usize) -> Share {
-        let lane = Lane::ALL.into_iter().find(|lane| lane.number() == number);
-        lane.map_or_else(Share::default, |lane| Share::new(lane.rank().0, lane.rank().1))
+        Lane::numbered(number).map_or_else(Share::default, |lane| Share::new(lane.rank().0, lane.rank().1))
     }
 
     /// The class whose mark a lane's datagrams carry: what other lanes wait for is urgent.
     pub fn class(number: usize) -> PriorityClass {
-        match Lane::ALL.into_iter().find(|lane| lane.number() == number) {
+        match Lane::numbered(number) {
             Some(Lane::Class(class)) => class,
             Some(Lane::Reserved) | None => PriorityClass::High,
         }
@@ -84,7 +91,7 @@ impl Lane {
 
 /// What a lane is called.
 pub fn lane_name(number: usize) -> &'static str {
-    match Lane::ALL.into_iter().find(|lane| lane.number() == number) {
+    match Lane::numbered(number) {
         None => "control",
         Some(Lane::Class(PriorityClass::High)) => "high",
         Some(Lane::Class(PriorityClass::Normal)) => "normal",
@@ -93,21 +100,18 @@ pub fn lane_name(number: usize) -> &'static str {
     }
 }
 
-/// The streams of all lanes, by number.
-pub fn lane_streams(window_bytes: usize, cache_bytes: usize) -> Vec<StreamOptions> {
+/// The streams of so many lanes, by number.
+pub fn lane_streams(lanes: usize, window_bytes: usize, cache_bytes: usize) -> Vec<StreamOptions> {
     // Heartbeats and repeated announcements tell of what was lost.
-    let mut lanes =
-        vec![StreamOptions { cache_bytes: CONTROL_CACHE_BYTES, quiet: true, ..Default::default() }];
-    for lane in Lane::ALL {
-        lanes.push(StreamOptions {
-            precedence: lane.rank().0,
-            weight: lane.rank().1,
-            window_bytes: Some(window_bytes),
-            cache_bytes,
-            ..Default::default()
-        });
-    }
-    lanes
+    let control = StreamOptions { cache_bytes: CONTROL_CACHE_BYTES, quiet: true, ..Default::default() };
+    let data = (1..lanes).filter_map(Lane::numbered).map(|lane| StreamOptions {
+        precedence: lane.rank().0,
+        weight: lane.rank().1,
+        window_bytes: Some(window_bytes),
+        cache_bytes,
+        ..Default::default()
+    });
+    std::iter::once(control).chain(data).collect()
 }
 
 #[cfg(test)]
@@ -118,7 +122,7 @@ mod tests {
     fn lanes_are_listed_by_their_numbers() {
         let numbers: Vec<usize> = Lane::ALL.iter().map(|lane| lane.number()).collect();
         assert_eq!(numbers, [1, 2, 3, 4]);
-        assert_eq!(lane_streams(1 << 20, 4 << 20).len(), LANES);
+        assert_eq!(lane_streams(LANES, 1 << 20, 4 << 20).len(), LANES);
     }
 
     #[test]

@@ -97,6 +97,7 @@ impl TcpLinks {
             domain: self.config.domain_number,
             publisher: self.hub.publisher(),
             heartbeat_ms: self.config.heartbeat.as_millis() as u64,
+            groups: Default::default(),
         };
         announce(announcer, session, connection);
         let mut frames = Vec::new();

@@ -381,7 +381,8 @@ impl UdpLink {
         let version = self.port.wanted_version();
         let hub = self.port.hub();
         let heartbeat_ms = u64::try_from(self.config.heartbeat.as_millis()).unwrap_or(u64::MAX).max(1);
-        let announcer = Announcer { domain: self.config.domain, publisher: hub.publisher(), heartbeat_ms };
+        let (domain, publisher) = (self.config.domain, hub.publisher());
+        let announcer = Announcer { domain, publisher, heartbeat_ms, groups: Default::default() };
         for record in self.port.announcement(announcer, None, &[]) {
             self.say(To::All, &Content::Announce(&record));
         }

@@ -41,6 +41,7 @@ pub fn config(id: NodeId) -> NodeConfig {
         heartbeat: Duration::from_millis(500),
         missed_heartbeats_max: 3,
         members_max: 1000,
+        groups: Default::default(),
     };
     NodeConfig {
         hub: HubConfig {

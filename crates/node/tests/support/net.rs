@@ -334,7 +334,12 @@ impl Cable {
         let version = from.port.wanted_version();
         let node = from.hub as u32 + 1;
         if version != from.told {
-            let announcer = Announcer { domain: 1, publisher: publisher(from.hub), heartbeat_ms: 1000 };
+            let announcer = Announcer {
+                domain: 1,
+                publisher: publisher(from.hub),
+                heartbeat_ms: 1000,
+                groups: Default::default(),
+            };
             let since = Some(from.told).filter(|&since| since > 0);
             for record in from.port.announcement(announcer, since, &[]) {
                 match to.known.apply(&Announce::read(&record).unwrap()) {

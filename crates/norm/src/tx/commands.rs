@@ -98,6 +98,7 @@ impl Sender {
             self.oldest()
         };
         let invalid = self.invalid_objects.iter().map(|(object, _)| *object);
+        self.commands_about = Some(position.object);
         command::write_squelch(&self.header, position, invalid, &mut self.scratch);
         self.invalid_objects.retain_mut(|(_, times)| {
             *times -= 1;
@@ -146,6 +147,7 @@ impl Sender {
 
     /// Says that everything up to a place was sent, and asks those for acknowledgement who are to be asked.
     fn write_flush(&mut self, position: Position) -> bool {
+        self.commands_about = Some(position.object);
         command::write_flush(&self.header, position, &self.asked, &mut self.scratch);
         true
     }

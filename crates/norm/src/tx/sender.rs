@@ -70,6 +70,8 @@ pub struct Sender {
     pub(super) scratch: Vec<u8>,
     /// Computes parity, if blocks have any.
     pub(super) code: Option<ReedSolomon>,
+    /// The stream or object that a command which is planned is about.
+    pub(super) commands_about: Option<ObjectId>,
     /// Parity symbols about to be computed.
     pub(super) rows: Vec<usize>,
     pub(super) requests: RepairWriter,
@@ -93,6 +95,7 @@ impl Sender {
         let grtt = Grtt::new(config);
         let control = RateControl::new(config);
         Sender {
+            commands_about: None,
             header: SenderHeader {
                 sequence: 0,
                 source: config.node,
@@ -232,12 +235,21 @@ impl Sender {
     pub fn set_ackers(&mut self, nodes: &[NodeId], from: impl Fn(&TxStream) -> u64) {
         self.ackers = nodes.to_vec();
         self.ackers.sort_unstable();
-        for stream in &mut self.streams {
+        for stream in self.streams.iter_mut().filter(|stream| !stream.has_own_ackers) {
             let from = from(stream);
             stream.acks.set_ackers(nodes, from);
             stream.acks.set_indispensable(&self.indispensable);
             stream.acks.set_bystanders(&self.bystanders);
         }
+    }
+
+    /// Whose acknowledgements of one stream count from now on.
+    pub fn set_stream_ackers(&mut self, object: ObjectId, nodes: &[NodeId], from_oldest: bool) {
+        let Some(stream) = self.streams.iter_mut().find(|stream| stream.object == object) else { return };
+        stream.has_own_ackers = true;
+        stream.acks.set_ackers(nodes, if from_oldest { stream.first } else { stream.sent });
+        stream.acks.set_indispensable(&self.indispensable);
+        stream.acks.set_bystanders(&self.bystanders);
     }
 
     pub fn set_indispensable(&mut self, nodes: &[NodeId]) {

@@ -48,6 +48,8 @@ pub struct TxStream {
     pub owed: Owed,
     pub order: SendOrder,
     pub acks: AckProcess,
+    /// They are not those of the other streams.
+    pub has_own_ackers: bool,
     pub announcements: Announcements,
     /// Everything that was sent was announced often enough, and that was told.
     flushed: bool,
@@ -97,6 +99,7 @@ impl TxStream {
             order: SendOrder::of_stream(config, layout),
             layout,
             acks: AckProcess::new(config),
+            has_own_ackers: false,
             announcements: Announcements::default(),
             flushed: true,
             sent_at: Time::ZERO,

@@ -17,6 +17,18 @@ use crate::share::next_to_send;
 use crate::stats::Stats;
 use crate::time::Time;
 
+/// Datagrams to the group.
+pub struct Output<'a> {
+    /// Side by side.
+    pub bytes: &'a mut [u8],
+    /// How long each is; the last may be shorter.
+    pub datagram_bytes: usize,
+    /// The stream that they carry segments of.
+    pub stream: Option<ObjectId>,
+    /// The stream or object that they are about.
+    pub about: Option<ObjectId>,
+}
+
 /// What to hand out: decided first, borrowed afterwards.
 enum Plan {
     Scratch { datagram_bytes: usize, stream: Option<ObjectId> },
@@ -33,16 +45,13 @@ macro_rules! run {
 }
 
 impl Sender {
-    /// The next datagrams to the group: bytes side by side, how long each is (the last may be shorter), and the stream
-    /// that they are of.
-    pub fn poll_transmit(
-        &mut self,
-        now: Time,
-        stats: &mut Stats,
-    ) -> Option<(&mut [u8], usize, Option<ObjectId>)> {
+    /// The next datagrams to the group.
+    pub fn poll_transmit(&mut self, now: Time, stats: &mut Stats) -> Option<Output<'_>> {
         self.grtt.set_packet_interval(self.pacer.time_for(self.config.segment_bytes.into()));
         self.header.grtt = self.grtt.quantized;
+        self.commands_about = None;
         let plan = self.plan(now, stats)?;
+        let about = self.commands_about;
         let (bytes, datagram_bytes, stream) = match plan {
             Plan::Scratch { datagram_bytes, stream } => (&mut self.scratch[..], datagram_bytes, stream),
             Plan::Run { stream, first, count } => {
@@ -53,7 +62,7 @@ impl Sender {
         };
         stats.bytes_sent += bytes.len() as u64;
         stats.datagrams_sent += bytes.len().div_ceil(datagram_bytes) as u64;
-        Some((bytes, datagram_bytes, stream))
+        Some(Output { bytes, datagram_bytes, stream, about: stream.or(about) })
     }
 
     fn plan(&mut self, now: Time, stats: &mut Stats) -> Option<Plan> {

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use pyo3::prelude::*;
 use shoal_node::hub::{Attempt, Patience, Plan, Publication, Refusal, WhenFull};
-use shoal_node::norm::Lane;
+use shoal_node::norm::Groups;
 use shoal_wire::{BodyKind, Destination, HeaderFields, Outgoing, PriorityClass, PropertiesWriter, TopicBuf};
 
 use super::body::encode_error;
@@ -51,7 +51,8 @@ impl LoadPublisher {
     #[new]
     fn new(node: &Bound<'_, Node>, messages: Vec<Described<'_>>, body: Vec<u8>) -> PyResult<LoadPublisher> {
         let inner = node.get().inner()?.clone();
-        let messages = messages.into_iter().map(prepare).collect::<PyResult<Vec<Prepared>>>()?;
+        let prepared = messages.into_iter().map(|described| prepare(described, inner.bus.groups()));
+        let messages = prepared.collect::<PyResult<Vec<Prepared>>>()?;
         if messages.is_empty() {
             return Err(errors::config("there is no message to publish".to_owned()));
         }
@@ -119,7 +120,7 @@ impl LoadPublisher {
     }
 }
 
-fn prepare((topic, properties, correlation): Described<'_>) -> PyResult<Prepared> {
+fn prepare((topic, properties, correlation): Described<'_>, groups: &Groups) -> PyResult<Prepared> {
     let valid = errors::checked_topic(&topic)?;
     let mut written = PropertiesWriter::default();
     if let Some(mapping) = properties {
@@ -133,7 +134,7 @@ fn prepare((topic, properties, correlation): Described<'_>) -> PyResult<Prepared
     };
     let mut head = Vec::new();
     outgoing.encode_head_into(&mut head).map_err(encode_error)?;
-    let lane = Lane::of(topic.as_bytes(), PriorityClass::Normal).number();
+    let lane = groups.lane(topic.as_bytes(), PriorityClass::Normal);
     Ok(Prepared { topic: valid.into(), head, lane })
 }
 

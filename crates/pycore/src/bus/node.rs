@@ -14,7 +14,7 @@ use shoal_io::norm::{fresh_publisher, fresh_router};
 use shoal_io::udp::Which;
 use shoal_node::hub::{FlushState, Overflow, WhenFull};
 use shoal_node::inproc::Domains;
-use shoal_node::norm::Lane;
+use shoal_node::norm::LANES;
 use shoal_node::tcp::TcpConfig;
 use shoal_node::udp::{UdpConfig, Way};
 use shoal_node::{Interest, Origin};
@@ -33,7 +33,7 @@ use super::topic_cache::TopicCache;
 use crate::bell::Bell;
 use crate::convert::{argument, duration, linger, text_argument};
 use crate::errors;
-use crate::link_options::{ClassMarks, address, check_cache, keys_of, lane_marks, link_options};
+use crate::link_options::{ClassMarks, address, check_cache, groups_of, keys_of, lane_marks, link_options};
 use crate::norm::stats_to_python;
 use crate::selector::{CorrelationFilter, Selector};
 
@@ -121,7 +121,7 @@ impl Node {
         node, *, inproc = None, tcp = None, udp = None, domain = 0, group = "239.192.74.1", port = 7474, interface = "auto", seed = 0,
         heartbeat_s = 4.0, missed_heartbeats_max = 5, members_max = 10_000, window_bytes = 1 << 20,
         cache_bytes = 4 << 20, when_full = "block", message_bytes_max = 128 << 20, assembly_bytes_max = 256 << 20,
-        patience_s = 0.5, router = false, **options
+        patience_s = 0.5, router = false, assigned = None, **options
     ))]
     #[allow(clippy::too_many_arguments, reason = "keywords in Python")]
     fn new(
@@ -145,6 +145,7 @@ impl Node {
         assembly_bytes_max: usize,
         patience_s: f64,
         router: bool,
+        assigned: Option<Vec<(String, usize)>>,
         options: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Node> {
         let full = match when_full {
@@ -213,7 +214,8 @@ impl Node {
                 }
                 (None, None) => {
                     let mut link = link_options(address(group, port, interface)?, node, seed, options, py)?;
-                    check_cache(cache_bytes, CACHING_LANES)?;
+                    let groups = groups_of(&link, assigned.unwrap_or_default())?;
+                    check_cache(cache_bytes, CACHING_LANES + groups.lanes() - LANES)?;
                     link.message_bytes_max = message_bytes_max;
                     link.norm.acker_patience = patience;
                     let options = BusOptions {
@@ -227,6 +229,7 @@ impl Node {
                         cache_bytes,
                         assembly_bytes_max,
                         router,
+                        groups: Arc::new(groups),
                     };
                     detached(py, || Bus::open(options)).map_err(errors::link)?
                 }
@@ -286,6 +289,7 @@ impl Node {
             cache_bytes,
             assembly_bytes_max: 0,
             router: hub.is_router(),
+            groups: inner.bus.groups().clone(),
         };
         detached(py, || inner.bus.add_norm(options)).map_err(errors::link)
     }
@@ -376,9 +380,9 @@ impl Node {
     ) -> PyResult<Option<String>> {
         let number = argument("number", number)?;
         let topic = topic.map_or(Ok(""), |topic| text_argument("topic", topic)?.to_str())?;
-        let lane = Lane::of(topic.as_bytes(), given_priority(priority)?.class());
+        let lane = self.open()?.bus.groups().lane(topic.as_bytes(), given_priority(priority)?.class());
         let publisher = self.publisher()?;
-        Ok(Origin { publisher, chain: lane.number() as u32, number, ..Origin::default() }.message_id())
+        Ok(Origin { publisher, chain: lane as u32, number, ..Origin::default() }.message_id())
     }
 
     /// Publishes a message. Returns its number, or 0 if it was dropped because nobody takes more; for one that Python
@@ -501,6 +505,7 @@ impl Node {
             ..Interest::topics(parsed)
         };
         let reader = detached(py, || inner.bus.subscribe(interest, queue_bytes_max, overflow, no_local));
+        let reader = reader.map_err(|error| errors::link(error.into()))?;
         Ok(Subscription::new(inner.clone(), reader, pattern.to_owned()))
     }
 

@@ -7,7 +7,6 @@ use pyo3::prelude::*;
 use pyo3::types::PyString;
 use shoal_io::bus::Bus;
 use shoal_node::hub::{Attempt, Consumer, Patience, Plan, Publication, Unrung};
-use shoal_node::norm::Lane;
 use shoal_wire::{MessageView, Priority, PropertiesWriter};
 
 use super::body;
@@ -74,7 +73,7 @@ impl Node {
         extras.published_us = expires.then(|| self.clock_us()).transpose()?;
         let mut topics = self.planned(py, bus, topic)?;
         let known = topics.get(topic)?;
-        let lane = Lane::of(known.topic.as_topic().as_str().as_bytes(), priority.class()).number();
+        let lane = bus.groups().lane(known.topic.as_topic().as_str().as_bytes(), priority.class());
         let plain = extras.is_empty() && encoded.detail.is_empty();
         if known.plan.is_idle()
             && let Some(mapping) = extras.properties
@@ -135,7 +134,7 @@ impl Node {
         let bus = &self.open()?.bus;
         let view = MessageView::parse(record).map_err(|error| errors::unreadable(&error))?;
         let (head, body) = record.split_at(record.len() - view.body().len());
-        let lane = Lane::of(view.name_bytes(), view.priority().class()).number();
+        let lane = bus.groups().lane(view.name_bytes(), view.priority().class());
         let has = |field: Result<Option<u64>, _>| field.is_ok_and(|field| field.is_some());
         let expires = has(view.ttl_us()) || has(view.delivery_delay_us());
         let mut topics = self.planned(py, bus, topic)?;

@@ -1,6 +1,7 @@
 //! The thread of a link: it turns the engine, and sleeps between.
 
 use std::any::Any;
+use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -52,8 +53,18 @@ impl LinkCore {
         self.sockets.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// Hears further groups, a bit each, also after the sockets were opened anew.
+    pub fn join(&self, groups: u32) -> io::Result<()> {
+        self.sockets.lock().unwrap_or_else(PoisonError::into_inner).join(groups)
+    }
+
     fn go_on_with(&self, sockets: &Arc<Sockets>) {
-        *self.sockets.lock().unwrap_or_else(PoisonError::into_inner) = sockets.clone();
+        let mut used = self.sockets.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Err(error) = sockets.join(used.joined()) {
+            self.engine().note(&error);
+        }
+        *used = sockets.clone();
+        drop(used);
         self.engine().go_up(sockets.clone());
     }
 
