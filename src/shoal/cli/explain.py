@@ -30,4 +30,4 @@ def explain(
     typer.echo(line or _PLACE.sub(r"<\1>", " ".join(filter(None, (notice.text, notice.advice)))))
     if os.environ.get(language.VARIABLE):
         both = (language.translated(notice.id, each) for each in (notice.text, notice.advice))
-        typer.echo(" ".join(filter(None, both)))
+        typer.echo(_PLACE.sub(r"<\1>", " ".join(filter(None, both))))

@@ -27,3 +27,11 @@ def test_an_unknown_id_is_an_error(asked: str) -> None:
     ran = run.invoke(app, ["explain", asked])
     assert (ran.exit_code, ran.stdout) == (2, "")
     assert asked in ran.stderr
+
+
+def test_a_translation_names_places_as_the_english_line_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SHOAL_LANG", "zh_TW")
+    lines = run.invoke(app, ["explain", "2107"]).output.splitlines()
+    assert len(lines) == 3
+    assert "成員 <node>" in lines[2]
+    assert "{" not in lines[2]
