@@ -304,6 +304,8 @@ class Node:
     @property
     def publisher(self) -> int:
         """Who publishes here: a number drawn at random when the connection was made."""
+    def take_nearly_full(self) -> list[str]:
+        """Patterns of subscriptions whose queues became nearly full since this was asked."""
     def message_id(self, number: int, priority: int = 4, *, topic: str = "") -> str | None:
         """The identity of a message that `publish` returned the number of, as its readers see it."""
     @property

@@ -29,7 +29,7 @@ from shoal.bus.arguments import (
     selector_of,
 )
 from shoal.bus.client_ids import Claim
-from shoal.bus.events import Event, EventLog
+from shoal.bus.events import Event, EventLog, QueueNearlyFull
 from shoal.bus.forks import Birth
 from shoal.bus.log_limit import LogLimit
 from shoal.bus.opening import Opening
@@ -591,6 +591,8 @@ class Connection:
         """Something changed: log what deserves it, and end requests that no program will answer."""
         self.drain()
         if not self.closed:
+            for pattern in self.node.take_nearly_full():
+                self.events.add(QueueNearlyFull(pattern))
             self.replies.check(self.node)
 
     def subscribe(

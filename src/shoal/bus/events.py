@@ -98,6 +98,17 @@ class MemberSlow:
 
 
 @dataclass(frozen=True, slots=True)
+class QueueNearlyFull:
+    """The queue of a subscription that drops messages is 80 % full: its reader is slower than its publishers.
+
+    It comes again once the queue was less than 60 % full in between.
+    """
+
+    #: What the subscription subscribes to.
+    pattern: str
+
+
+@dataclass(frozen=True, slots=True)
 class Unreadable:
     """A node sends what cannot be read."""
 
@@ -195,6 +206,7 @@ Event = (
     | SubscriptionsChanged
     | MessagesLost
     | MemberSlow
+    | QueueNearlyFull
     | Unreadable
     | NodeIdChanged
     | LinkFailed
@@ -248,6 +260,8 @@ def warning(event: Event) -> Line | None:
             return notices.SEGMENTS_LOST(node=node, chain=chain, segments=segments, patterns=affected)
         case MemberSlow(node, host, pid):
             return notices.MEMBER_SLOW(node=node, host=host or "?", pid=pid or "?")
+        case QueueNearlyFull(pattern):
+            return notices.QUEUE_NEARLY_FULL(pattern=pattern)
         case MemberLeft(node, True):
             return notices.MEMBER_FAILED(node=node)
         case Unreadable(0, why):
@@ -319,7 +333,11 @@ class Warnings:
     def add(self, event: Event) -> None:
         """Log a warning of an event that deserves one, unless one of its kind was logged a moment ago."""
         line = warning(event)
-        if line is not None and (line := self._limit.admit(type(event).__name__, line)) is not None:
+        kind = type(event).__name__
+        if isinstance(event, QueueNearlyFull):
+            # Each queue has its own limit.
+            kind = f"{kind} {event.pattern}"
+        if line is not None and (line := self._limit.admit(kind, line)) is not None:
             line.log(log)
 
     def close(self) -> None:

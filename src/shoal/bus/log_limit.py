@@ -9,6 +9,8 @@ from shoal.messages import Line
 
 #: The period over which lines of one kind are counted.
 LOG_EVERY_S = 10.0
+#: Kinds whose period is over are forgotten beyond so many.
+KINDS_MAX = 1000
 
 
 class LogLimit:
@@ -26,6 +28,10 @@ class LogLimit:
         """The line, with the number of lines suppressed before it; `None` if this one is suppressed."""
         with self._lock:
             now = self._clock()
+            if len(self._periods) >= KINDS_MAX:
+                over = [known for known, (began, _) in self._periods.items() if now - began >= LOG_EVERY_S]
+                for known in over:
+                    del self._periods[known]
             began, lines = self._periods.get(kind, (now, 0))
             if now - began >= LOG_EVERY_S:
                 began, lines = now, 0

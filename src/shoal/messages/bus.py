@@ -30,6 +30,12 @@ MEMBER_SLOW = warning(
     "Member {node} (host {host}, process {pid}) stopped reading; this program no longer waits for it.",
     "If it is alive, it may lose messages: make it read faster, or raise `slow_after_s`.",
 )
+QUEUE_NEARLY_FULL = warning(
+    2110,
+    "The queue of subscription {pattern} is nearly full: its reader is slower than the publishers. A full "
+    "queue drops messages.",
+    "Read faster, use a narrower pattern or a selector, or raise `queue_bytes_max`.",
+)
 CALLBACK_FAILED = error(2111, "A callback raised an exception on topic {topic}: {why}.")
 LINES_SUPPRESSED = warning(2112, "Similar warnings suppressed: {count} ({kind}).")
 CALLBACK_ERRORS_SUPPRESSED = error(2113, "Further exceptions of callback {callback} suppressed: {count}.")

@@ -124,3 +124,41 @@ def test_a_callback_that_fails_all_the_time_is_logged_now_and_then(
     assert re.search(
         r"Further exceptions of callback .*fill_own_queue.* suppressed: \d+", caplog.records[-1].getMessage()
     )
+
+
+def test_a_queue_that_drops_is_told_of_before_it_is_full(caplog: pytest.LogCaptureFixture) -> None:
+    with (
+        shoal.connect("inproc://brim") as bus,
+        bus.subscribe("a", queue_full="drop_old", queue_bytes_max=100_000) as messages,
+        bus.subscribe("a", queue_bytes_max=100_000) as waits,
+    ):
+        for _ in range(2):
+            for _ in range(85):
+                bus.publish("a", bytes(1000))
+            event = next(
+                event for event in bus.events(timeout_s=30) if isinstance(event, shoal.QueueNearlyFull)
+            )
+            assert event.pattern == "a"
+            while messages.receive_nowait():
+                pass
+            while waits.receive_nowait():
+                pass
+        assert not [event for event in bus.events(timeout_s=0) if isinstance(event, shoal.QueueNearlyFull)]
+        assert messages.dropped == 0
+    lines = [record.message for record in caplog.records if "SHOAL-2110" in record.message]
+    assert len(lines) == 1, "once in ten seconds"
+    assert "subscription a is nearly full" in lines[0]
+
+
+def test_each_queue_has_a_line_of_its_own(caplog: pytest.LogCaptureFixture) -> None:
+    now = 0.0
+    warnings = Warnings(lambda: now)
+    for pattern in ("a", "b", "a"):
+        warnings.add(shoal.QueueNearlyFull(pattern))
+    assert [record.message.partition(" is ")[0].split()[-1] for record in caplog.records] == ["a", "b"]
+    caplog.clear()
+    for number in range(2000):
+        now += 0.1
+        warnings.add(shoal.QueueNearlyFull(str(number)))
+    assert len(caplog.records) == 2000
+    assert len(warnings._limit._periods) <= 1000

@@ -1,12 +1,12 @@
 //! The handle of a bus.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use shoal_node::hub::Wake as _;
+use shoal_node::hub::Wake;
 use shoal_node::hub::{Consumer, FlushId, FlushState, Overflow};
 use shoal_node::inproc::{Meeting, Seat};
 use shoal_node::norm::{Groups, LANES, NormBus, lane_streams};
@@ -31,6 +31,9 @@ const INPROC_LANE_BYTES: usize = 1;
 
 /// Bytes that wait in a lane of a TCP link before publishers wait.
 const TCP_LANE_BYTES: usize = 1 << 20;
+
+/// Queues that became nearly full and were not asked for, at the most.
+const FULL_MAX: usize = 64;
 
 /// A bus on a NORM link.
 #[derive(Clone, Debug)]
@@ -123,6 +126,8 @@ pub struct Bus {
     groups: Arc<Groups>,
     clock: Clock,
     waiter: Arc<Waiter>,
+    /// Patterns of subscriptions whose queues became nearly full.
+    full: Arc<Mutex<BTreeSet<Box<str>>>>,
     norm: Mutex<Norm>,
     seat: Mutex<Option<Seat>>,
     /// Until it is closed, which gives back its descriptors.
@@ -141,6 +146,24 @@ struct Norm {
     last: u64,
     /// What they did, once they are closed.
     stats: Vec<Stats>,
+}
+
+/// Notes that the queue of a subscription is nearly full, and wakes whoever waits for the bus.
+struct Brim {
+    pattern: Box<str>,
+    full: Arc<Mutex<BTreeSet<Box<str>>>>,
+    waiter: Arc<Waiter>,
+}
+
+impl Wake for Brim {
+    fn wake(&self) {
+        let mut full = lock(&self.full);
+        if full.len() < FULL_MAX {
+            full.insert(self.pattern.clone());
+        }
+        drop(full);
+        self.waiter.wake();
+    }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -176,6 +199,7 @@ impl Bus {
         Bus {
             hub,
             groups: Arc::default(),
+            full: Arc::default(),
             clock,
             waiter,
             norm: Mutex::default(),
@@ -397,8 +421,16 @@ impl Bus {
         }
         let arrived = Arc::new(Waiter::ringing_once());
         let consumer = Arc::new(Consumer::new(bytes_max, overflow, arrived.clone()));
+        let pattern = interest.pattern.as_str().into();
+        let brim = Brim { pattern, full: self.full.clone(), waiter: self.waiter.clone() };
+        consumer.on_brim(Arc::new(brim));
         let id = self.hub.subscribe(self.clock.now(), interest, consumer.clone(), no_local);
         Ok(Reader::new(id, consumer, arrived))
+    }
+
+    /// Patterns of subscriptions whose queues became nearly full since this was asked.
+    pub fn take_nearly_full(&self) -> Vec<Box<str>> {
+        std::mem::take(&mut *lock(&self.full)).into_iter().collect()
     }
 
     /// Ends a subscription; what has arrived can still be read.

@@ -2,7 +2,7 @@
 //! same process, emptied by whoever reads the subscription.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use shoal_norm::{NodeId, Time};
@@ -181,6 +181,8 @@ struct State {
     /// Nothing was taken for too long: what this process publishes is dropped instead of waiting.
     lagging: bool,
     spares: Vec<Vec<Entry>>,
+    /// It is nearly full, and has not become emptier since.
+    brims: bool,
 }
 
 /// What a reader took.
@@ -192,10 +194,16 @@ pub struct Taken {
     pub made_room: bool,
 }
 
+/// A queue is nearly full from so many percent on, until it has less than that.
+const BRIM_PERCENT: usize = 80;
+const CLEAR_PERCENT: usize = 60;
+
 /// The queue of one subscription.
 pub struct Consumer {
     state: Mutex<State>,
     wake: Arc<dyn Wake>,
+    /// Woken when the queue becomes nearly full.
+    brim: OnceLock<Arc<dyn Wake>>,
     bytes_max: usize,
     overflow: Overflow,
 }
@@ -203,7 +211,7 @@ pub struct Consumer {
 impl Consumer {
     /// An empty queue; whoever reads it is woken when something came, or never will.
     pub fn new(bytes_max: usize, overflow: Overflow, wake: Arc<dyn Wake>) -> Consumer {
-        Consumer { state: Mutex::default(), wake, bytes_max, overflow }
+        Consumer { state: Mutex::default(), wake, brim: OnceLock::new(), bytes_max, overflow }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -339,14 +347,28 @@ impl Consumer {
         }
     }
 
-    fn finish(&self, state: MutexGuard<'_, State>) -> bool {
+    /// Has somebody woken when a queue that drops messages becomes nearly full.
+    pub fn on_brim(&self, wake: Arc<dyn Wake>) {
+        let _ = self.brim.set(wake);
+    }
+
+    fn finish(&self, mut state: MutexGuard<'_, State>) -> bool {
         let holds_back = self.overflow == Overflow::Wait && state.bytes >= self.bytes_max && !state.closed;
         let news = !state.items.is_empty() || state.closed;
+        let is_new = !state.brims && self.overflow != Overflow::Wait && self.is_above(&state, BRIM_PERCENT);
+        state.brims |= is_new;
         drop(state);
+        if is_new && let Some(brim) = self.brim.get() {
+            brim.wake();
+        }
         if news {
             self.wake.wake();
         }
         holds_back
+    }
+
+    fn is_above(&self, state: &State, percent: usize) -> bool {
+        state.bytes / percent > self.bytes_max / 100
     }
 
     /// An empty list, with the memory of one that was given back.
@@ -382,6 +404,7 @@ impl Consumer {
             taken += cost;
         }
         state.bytes -= taken;
+        state.brims &= self.is_above(&state, CLEAR_PERCENT);
         state.lagging = false;
         let made_room = was_full && state.bytes < self.bytes_max;
         Some(Taken { batches, made_room })
@@ -451,6 +474,8 @@ impl Item {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
     use super::super::wake::Asleep;
     use super::*;
 
@@ -495,6 +520,33 @@ mod tests {
         assert_eq!(consumer.dropped(), 1);
         assert_eq!(numbers(&consumer), [1]);
         assert!(!consumer.is_given_up());
+    }
+
+    #[test]
+    fn a_queue_that_drops_says_once_that_it_is_nearly_full_until_it_has_become_emptier() {
+        struct Counted(AtomicUsize);
+        impl Wake for Counted {
+            fn wake(&self) {
+                self.0.fetch_add(1, Ordering::SeqCst);
+            }
+        }
+        for (overflow, told) in [(Overflow::DropOld, 1), (Overflow::DropNew, 1), (Overflow::Wait, 0)] {
+            let count = Arc::new(Counted(AtomicUsize::new(0)));
+            let consumer = queue(10 * TAKE_BYTES, overflow);
+            consumer.on_brim(count.clone());
+            for _ in 0..2 {
+                (0..7).for_each(|number| put(&consumer, number, TAKE_BYTES));
+                assert_eq!(count.0.swap(0, Ordering::SeqCst), 0);
+                (7..12).for_each(|number| put(&consumer, number, TAKE_BYTES));
+                assert_eq!(count.0.swap(0, Ordering::SeqCst), told, "{overflow:?}");
+                consumer.take();
+                (12..16).for_each(|number| put(&consumer, number, TAKE_BYTES));
+                assert_eq!(count.0.load(Ordering::SeqCst), 0, "it was above 60 percent all the time");
+                while consumer.bytes() > 0 {
+                    consumer.take();
+                }
+            }
+        }
     }
 
     #[test]

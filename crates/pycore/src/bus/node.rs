@@ -370,6 +370,11 @@ impl Node {
         Ok(self.inner()?.bus.hub().publisher())
     }
 
+    /// Patterns of subscriptions whose queues became nearly full since this was asked.
+    fn take_nearly_full(&self) -> PyResult<Vec<String>> {
+        Ok(self.open()?.bus.take_nearly_full().into_iter().map(String::from).collect())
+    }
+
     /// The identity of a message that `publish` returned the number of, as its readers see it.
     #[pyo3(signature = (number, priority = None, *, topic = None))]
     fn message_id(
