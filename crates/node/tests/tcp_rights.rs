@@ -145,3 +145,32 @@ fn a_program_beyond_its_quota_waits_and_loses_nothing() {
     assert!((150..=260).contains(&published), "{published} of 500 bytes in 10 s");
     assert_eq!(pair.ends[0].read.len(), published);
 }
+
+#[test]
+fn damaged_bytes_end_the_session_or_are_read_and_nothing_denied_gets_through() {
+    for seed in 0..300 {
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let rights = Arc::new(Rights::new(rules(&[])));
+        let mut pair = Pair::new(&rights);
+        for _ in 0..20 {
+            let now = pair.now;
+            pair.ends[1].publish(now, 2, rng.usize(..600));
+            let mut bytes = pair.ends[1].links.transmit(now, 1).to_vec();
+            pair.ends[1].links.written(now, 1, bytes.len());
+            for _ in 0..rng.usize(..4) {
+                if let Some(byte) = bytes.get_mut(rng.usize(..200)) {
+                    *byte = rng.u8(..);
+                }
+            }
+            while !bytes.is_empty() {
+                let rest = bytes.split_off(rng.usize(1..=bytes.len()));
+                pair.ends[0].links.handle_bytes(now, 1, &bytes);
+                bytes = rest;
+            }
+            pair.ends[0].links.handle_timeout(now);
+            pair.now += Duration::from_millis(30);
+        }
+        pair.ends[0].take();
+        assert_eq!(pair.ends[0].read, [], "seed {seed}");
+    }
+}
