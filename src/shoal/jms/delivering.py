@@ -1,7 +1,7 @@
 """The receiving half of a session: which message comes next, to whom, and what is not acknowledged yet.
 
 One lock, that of the connection, guards all of it, so that `stop` and `close` know who is in the middle of
-something. It is never held while a program's code runs, nor while somebody waits for a message.
+something. It is never held while a program's code runs, nor while a thread waits for a message.
 """
 
 import functools
@@ -58,7 +58,7 @@ class Delivering:
         self._passing = False
         #: What that call waits for at the store.
         self._pause: Pause | None = None
-        #: How many wait until nobody receives any more.
+        #: Threads that wait until no call of `receive` is under way.
         self._awaited = 0
         #: There was a listener once.
         self._may_listen = False
@@ -126,8 +126,8 @@ class Delivering:
     def begin_receive(self, consumer: MessageConsumer) -> None:
         """A call of `receive` is under way; `end_receive` ends it.
 
-        Without the connection's lock, for it is called for every message: whoever closes something, or sets a
-        listener, first says so and then looks who receives, and this does it the other way round.
+        Without the connection's lock, for it is called for every message: a thread that closes something, or
+        sets a listener, first says so and then looks for a receiver; this does it the other way round.
         """
         if not self._turn.acquire(False):
             raise IllegalStateError("another thread receives in this session: a session is for one at a time")
@@ -142,7 +142,7 @@ class Delivering:
                 raise
 
     def end_receive(self) -> None:
-        """Nobody is in `receive` any more."""
+        """No call of `receive` is under way any more."""
         self._receiving = None
         self._passing = False
         self._turn.release()
@@ -345,7 +345,7 @@ class Delivering:
             consumer._feed.attach_bell(bell, 0)
 
     def wake(self) -> None:
-        """Have whoever calls the listeners look again."""
+        """Have the thread or task that calls listeners look again."""
         if self._bell is not None:
             self._bell.ring(0)
 
@@ -427,7 +427,7 @@ class Delivering:
                 self._awaited -= 1
 
     def close_consumer(self, consumer: MessageConsumer) -> None:
-        """End a consumer, and wait until nobody is in the middle of something with it."""
+        """End a consumer, and wait until no thread is in the middle of something with it."""
         with self._lock:
             first, consumer._closed, consumer._quick = not consumer._closed, True, None
             if consumer in self.consumers:

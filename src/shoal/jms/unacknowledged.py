@@ -128,8 +128,8 @@ class Unacknowledged:
         self._is_refused = False
 
     def note_refused(self, entry: Entry, error: ShoalError) -> None:
-        """The store has it not, and nobody but the log is told."""
-        # Once for all that were ahead when a store went; the exception listener is told of that.
+        """The store has no acknowledgement of a message; the log says so."""
+        # One line for all that were under way when a store went: the exception listener hears of that.
         if self._is_refused:
             log.debug("%s not acknowledged: %s", entry.core.message_id, error)
             return
