@@ -85,8 +85,10 @@ class Listening:
             if subscription is None:
                 continue
             rows = heard_rows(core_of(subscription))
-            if subscription.closed:
-                del self._subscriptions[source]
             if rows is not None:
+                # That may be a part of what waits, and the bell rings for news alone.
+                self._due[source] = None
                 size += len(rows)
                 yield rows
+            elif subscription.closed:
+                del self._subscriptions[source]
