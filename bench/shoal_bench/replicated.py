@@ -7,6 +7,7 @@ here, and not what three machines do. Every contestant syncs a message to its di
 import contextlib
 import json
 import os
+import socket
 import subprocess
 import sys
 import tempfile
@@ -26,7 +27,6 @@ from shoal_bench.availability import NATS, NATS_SERVER, Needs, check_peers
 from shoal_bench.cpu import process_cpu_s
 from shoal_bench.errors import ExperimentError
 from shoal_bench.experiment import check_options
-from shoal_bench.norm import free_port
 from shoal_bench.persistent_sides import PATIENCE_S, QUEUE
 from shoal_bench.rounds import Follow, alternate
 
@@ -175,9 +175,18 @@ def _contestant(name: str, path: Path) -> Iterator[tuple[dict[str, Any], Callabl
         else:
             from shoal_bench.peers import jetstream
 
-            ports = [free_port() for _ in range(6)]
+            ports = _free_ports(6)
             with jetstream.cluster(ports[:3], ports[3:], directory) as cpu_s:
                 yield {"contestant": "nats", "port": ports[0]}, cpu_s
+
+
+def _free_ports(count: int) -> list[int]:
+    """Ports that no program uses, each another one."""
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return [each.getsockname()[1] for each in sockets]
 
 
 def _sending(options: ReplicatedOptions, name: str, path: Path, window: int) -> dict[str, float]:

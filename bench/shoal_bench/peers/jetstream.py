@@ -78,7 +78,11 @@ def cluster(ports: list[int], routes: list[int], directory: Path) -> Iterator[Ca
             config.write_text(text + CLUSTER_CONFIG.format(number=number, own=own, routes=listed))
             command = ending_with_us([program, "-c", str(config)])
             processes.append(subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
-        asyncio.run(_make_stream(ports[0], replicas=3))
+        try:
+            asyncio.run(_make_stream(ports[0], replicas=3))
+        except ExperimentError as error:
+            ended = sum(process.poll() is not None for process in processes)
+            raise ExperimentError(f"{error}; {ended} of 3 servers have ended") from error
         yield lambda: sum(_cpu_s(process.pid) for process in processes)
     finally:
         for process in processes:
