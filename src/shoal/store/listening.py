@@ -86,7 +86,7 @@ class Listening:
                 continue
             rows = heard_rows(core_of(subscription))
             if rows is not None:
-                # That may be a part of what waits, and the bell rings for news alone.
+                # More may wait, and the bell rings again only when nothing was left.
                 self._due[source] = None
                 size += len(rows)
                 yield rows
