@@ -184,7 +184,7 @@ impl Membership {
     }
 
     fn on_heartbeat(&mut self, now: Time, node: NodeId, instance: u16, heartbeat: Heartbeat) {
-        if heartbeat.domain != self.config.domain {
+        if heartbeat.domain != self.config.domain || self.refused.contains(&(node, instance)) {
             return;
         }
         if self.members.get(&node).is_some_and(|member| member.instance == instance) {

@@ -587,6 +587,14 @@ fn a_node_with_another_number_of_groups_is_refused_and_told_of_once() {
     }
     assert_eq!(events(&mut here), [MemberEvent::OtherGroups(2, 4)]);
     assert_eq!(here.members().count(), 0);
-    here.handle_record(at(9), (2, 2), &in_groups(1002, 1, 2, 0), succeeds, grouped).unwrap();
+    welcomed_in(&mut here);
+    let mut heartbeat = Vec::new();
+    Heartbeat { domain: 7, publisher: 1002, version: 3 }.write(&mut heartbeat);
+    here.handle_timeout(at(5), unheard);
+    while here.record().is_some() {}
+    here.handle_record(at(6), (2, 1), &heartbeat, succeeds, grouped).unwrap();
+    here.handle_timeout(at(300), unheard);
+    assert!(here.record().is_none(), "it is not asked who it is");
+    here.handle_record(at(309), (2, 2), &in_groups(1002, 1, 2, 0), succeeds, grouped).unwrap();
     assert_eq!(events(&mut here), [MemberEvent::Joined(2), MemberEvent::Subscriptions(2, Change::default())]);
 }
