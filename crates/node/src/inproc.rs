@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use shoal_norm::{Chunk, NodeId, Time};
 use shoal_wire::Announce;
 
-use crate::hub::{Departure, Fed, Hub, LinkBell, Port, Ring, Source, SourceId};
+use crate::hub::{Departure, Fed, Hub, LinkBell, LinkKind, Port, Ring, Source, SourceId};
 use crate::interest::{AnnouncedInterest, Announcer, Applied, InterestBounds};
 
 /// The time, by the clock of one hub.
@@ -79,7 +79,7 @@ impl Meeting {
     ) -> Seat {
         let node = hub.node();
         let bell = Bell { meeting: Arc::downgrade(self), node };
-        let port = hub.attach("inproc", false, Box::new(bell));
+        let port = hub.attach("inproc", LinkKind::Inside, Box::new(bell));
         let lanes = (0..port.lanes()).map(|_| HubLane::default()).collect();
         let newcomer = Member {
             port,

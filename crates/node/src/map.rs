@@ -68,12 +68,6 @@ struct Way {
     parent: Option<(bool, u64)>,
 }
 
-/// Who is next to these links.
-fn next_to(links: &[Reach]) -> BTreeSet<(bool, u64)> {
-    let each = |link: &Reach| link.neighbours.iter().map(|&to| (link.is_shared, to)).collect::<Vec<_>>();
-    links.iter().flat_map(each).collect()
-}
-
 /// The map.
 #[derive(Debug)]
 pub struct Map {
@@ -90,8 +84,6 @@ pub struct Map {
     is_reader: bool,
     /// We have several links, or had: others know of them, and have to hear that they are gone.
     had_several: bool,
-    /// How often somebody no longer heard another one that it had heard before, or met one that we knew.
-    shifts: u64,
 }
 
 impl Map {
@@ -107,7 +99,6 @@ impl Map {
             contradictions: 0,
             is_reader: false,
             had_several: false,
-            shifts: 0,
         }
     }
 
@@ -128,25 +119,9 @@ impl Map {
         self.is_router
     }
 
-    /// Whether we have a say, and there is a router beside us: there may be several ways.
-    pub fn has_other_routers(&self) -> bool {
-        self.takes_part() && self.nodes.values().any(|known| known.is_router)
-    }
-
     /// Our links that are broken, and may be mended.
     pub fn suspected(&self) -> impl Iterator<Item = LinkId> {
         self.links.iter().filter(|(_, link)| link.is_suspected).map(|(&id, _)| id)
-    }
-
-    /// Counts how often a way broke, or there was a new one, anywhere: whatever was on the old one may have to go another way.
-    pub fn shifts(&self) -> u64 {
-        self.shifts
-    }
-
-    /// Whether ways change with these links. Whoever was not known before got nothing another way.
-    fn is_shift(&self, now: &[Reach], before: &[Reach]) -> bool {
-        let (now, before) = (next_to(now), next_to(before));
-        !before.is_subset(&now) || now.difference(&before).any(|(_, node)| self.nodes.contains_key(node))
     }
 
     /// Whether somebody said where its links lead.
@@ -300,7 +275,6 @@ impl Map {
         let after = self.told_state();
         let changed = after != before;
         self.version += u64::from(changed);
-        self.shifts += u64::from(changed && self.is_shift(&after.links, &before.links));
         changed
     }
 
@@ -318,8 +292,6 @@ impl Map {
             return None;
         }
         let known = Known { version, is_router, serves, links };
-        let before = self.nodes.get(&publisher);
-        self.shifts += u64::from(before.is_some_and(|before| self.is_shift(&known.links, &before.links)));
         let changed = self.change(|map| {
             map.nodes.insert(publisher, known);
             map.forget_unreachable();

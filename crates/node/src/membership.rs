@@ -93,6 +93,8 @@ pub struct Change {
     pub added: Vec<(u64, Entry)>,
     /// Those that ended.
     pub removed: Vec<(u64, Entry)>,
+    /// Who announced that, and in which version; 0 if it is not new.
+    pub announced: (u64, u64),
 }
 
 /// What happened.

@@ -11,8 +11,8 @@ use std::time::Duration;
 use shoal_norm::{Config, ConfigError, FeedbackMode, Session, Source, SyncPolicy, Time, Transmit};
 
 use crate::hub::{
-    Asleep, Attempt, Clock, Consumer, FlushId, FlushState, Hub, HubConfig, HubEvent, LinkBell, Overflow,
-    Publication, Ring, Silent,
+    Asleep, Attempt, Clock, Consumer, FlushId, FlushState, Hub, HubConfig, HubEvent, LinkBell, LinkKind,
+    Overflow, Publication, Ring, Silent,
 };
 use crate::membership::MembershipConfig;
 use crate::norm::{Driver, NormBus, lane_streams};
@@ -101,7 +101,7 @@ impl Node {
             let mut norm = norm.clone();
             NodeConfig::prepare(&mut norm);
             let session = Session::new(norm)?;
-            let port = hub.attach("norm", true, Box::new(Silent));
+            let port = hub.attach("norm", LinkKind::Shared, Box::new(Silent));
             let (chains, link) = (hub.chains().clone(), port.link());
             let application = NormBus::new(port, membership.clone());
             let streams = lane_streams(config.hub.lanes, config.window_bytes, config.cache_bytes);

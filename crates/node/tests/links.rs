@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use shoal_node::hub::{
-    Asleep, Attempt, Consumer, Departure, Fed, FlushState, Hub, LinkBell, Lost, Overflow, Patience, Port,
-    Publication, Refusal, Ring, SendError, Source, SourceId, Told, Unrung, WhenFull,
+    Asleep, Attempt, Consumer, Departure, Fed, FlushState, Hub, LinkBell, LinkKind, Lost, Overflow, Patience,
+    Port, Publication, Refusal, Ring, SendError, Source, SourceId, Told, Unrung, WhenFull,
 };
 use shoal_node::{
     AnnouncedInterest, Announcer, Applied, HubConfig, HubEvent, Interest, InterestBounds, Moment,
@@ -63,8 +63,12 @@ struct TestLink {
 
 impl TestLink {
     fn new(hub: &Arc<Hub>, name: &str) -> TestLink {
+        TestLink::of_kind(hub, name, LinkKind::Alone)
+    }
+
+    fn of_kind(hub: &Arc<Hub>, name: &str, kind: LinkKind) -> TestLink {
         let rings = Arc::default();
-        let port = hub.attach(name, true, Box::new(Bell(Arc::clone(&rings))));
+        let port = hub.attach(name, kind, Box::new(Bell(Arc::clone(&rings))));
         TestLink { port, rings, sent: 0, fed: 0 }
     }
 
@@ -225,7 +229,7 @@ fn each_link_is_given_what_those_behind_it_want_under_the_same_numbers() {
 fn a_publisher_that_must_not_wait_rings_slow_links_by_itself() {
     let hub = hub(1 << 20);
     let rings: Arc<Mutex<Vec<Ring>>> = Arc::default();
-    let slow = hub.attach("slow", true, Box::new(SlowBell(Bell(rings.clone()))));
+    let slow = hub.attach("slow", LinkKind::Alone, Box::new(SlowBell(Bell(rings.clone()))));
     slow.set_open(true);
     let fast = TestLink::new(&hub, "fast");
     fast.join(10, "a");
@@ -361,7 +365,7 @@ fn a_flush_waits_for_every_link_and_fails_with_one_that_fails() {
 #[test]
 fn when_the_last_link_fails_everybody_who_waits_is_told_why() {
     let hub = hub(1 << 20);
-    let link = TestLink::new(&hub, "norm");
+    let link = TestLink::of_kind(&hub, "norm", LinkKind::Shared);
     link.join(10, "a");
     let consumer = queue(1 << 20);
     hub.subscribe(Time::ZERO, interest("a"), consumer.clone(), false);

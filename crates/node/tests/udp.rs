@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use shoal_node::hub::{
-    Asleep, Attempt, Consumer, Departure, FlushState, Hub, Overflow, Patience, Publication, Silent, WhenFull,
+    Asleep, Attempt, Consumer, Departure, FlushState, Hub, LinkKind, Overflow, Patience, Publication, Silent,
+    WhenFull,
 };
 use shoal_node::udp::{To, UdpConfig, UdpLink, Way};
 use shoal_node::{HubConfig, HubEvent, Interest, Moment};
@@ -54,7 +55,7 @@ impl Node {
             peers_max: 5,
             secret,
         };
-        let link = UdpLink::new(hub.attach("udp", true, Box::new(Silent)), udp);
+        let link = UdpLink::new(hub.attach("udp", LinkKind::BestEffort, Box::new(Silent)), udp);
         let consumer = Arc::new(Consumer::new(1 << 20, Overflow::Wait, Arc::new(Asleep)));
         hub.subscribe(Time::ZERO, Interest::topics(TopicPattern::new(">").unwrap()), consumer.clone(), true);
         Node { hub, link, consumer, read: vec![], events: vec![] }

@@ -129,8 +129,8 @@ pub struct PassedOn {
 pub struct Answered {
     /// Who asked, eight bytes.
     pub asker: u64,
-    /// The version of its interest that it had announced when it asked. Numbers that are skipped from here on were decided under
-    /// that version or a later one.
+    /// The version that it had announced when it asked. Numbers that are skipped from here on were decided under that announcement
+    /// or a later one.
     pub version: u64,
 }
 
@@ -238,6 +238,8 @@ pub enum SkipReason {
     Rests,
     /// They are older than the interest of the node that asked by age.
     Older,
+    /// They had no interest, but a router cannot tell whether that was decided under the interest that it applies now.
+    Unsure,
     /// A reason that a later version added.
     Other(u64),
 }
@@ -252,6 +254,7 @@ impl SkipReason {
             Self::Lost => 3,
             Self::Rests => 4,
             Self::Older => 5,
+            Self::Unsure => 6,
             Self::Other(number) => number,
         }
     }
@@ -264,6 +267,7 @@ impl SkipReason {
             3 => Self::Lost,
             4 => Self::Rests,
             5 => Self::Older,
+            6 => Self::Unsure,
             other => Self::Other(other),
         }
     }
@@ -333,6 +337,37 @@ impl Forgets {
     /// Reads the record.
     pub fn read(record: &[u8]) -> Result<Forgets, DecodeError> {
         Ok(Forgets { node: u32::from_be_bytes(after_kind(record).array("forgotten node")?) })
+    }
+}
+
+/// In a lane for messages: which announcement of a member its sender applies from here on. Numbers that it skips as unwanted behind this
+/// were decided under that announcement or a later one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Applied {
+    /// Members, by publisher (eight bytes), and the version that each announced.
+    pub members: Vec<(u64, u64)>,
+}
+
+impl Applied {
+    /// Appends the record.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        out.push(RecordKind::Applied.first_byte());
+        write_varint(out, self.members.len() as u64);
+        for &(publisher, version) in &self.members {
+            out.extend_from_slice(&publisher.to_be_bytes());
+            write_varint(out, version);
+        }
+    }
+
+    /// Reads the record.
+    pub fn read(record: &[u8]) -> Result<Applied, DecodeError> {
+        let mut cursor = after_kind(record);
+        let count = cursor.count("members whose interest is applied", 9)?;
+        let mut members = Vec::with_capacity(count);
+        for _ in 0..count {
+            members.push((u64::from_be_bytes(cursor.array("member")?), cursor.varint("applied version")?));
+        }
+        Ok(Applied { members })
     }
 }
 
@@ -453,6 +488,7 @@ mod tests {
             SkipReason::Lost,
             SkipReason::Rests,
             SkipReason::Older,
+            SkipReason::Unsure,
             SkipReason::Other(9),
         ];
         for reason in reasons {
@@ -462,6 +498,9 @@ mod tests {
 
         let forgets = Forgets { node: u32::MAX - 1 };
         comes_back(RecordKind::Forgets, &forgets, |record, out| record.write(out), Forgets::read);
+
+        let applied = Applied { members: vec![(1 << 63, 0), (7, 300)] };
+        comes_back(RecordKind::Applied, &applied, Applied::write, Applied::read);
 
         let goodbye = Goodbye { domain: 5, publisher: 6, last: vec![(0, 0), (3, 1 << 50)] };
         comes_back(RecordKind::Goodbye, &goodbye, Goodbye::write, Goodbye::read);

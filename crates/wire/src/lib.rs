@@ -45,7 +45,7 @@ pub use announce::{
 };
 pub use body::{ArrayLayout, ArrayOrder, BodyKind};
 pub use control::{
-    Answered, Forgets, Goodbye, Heartbeat, Mark, PassedOn, Position, Skip, SkipReason, Welcome,
+    Answered, Applied, Forgets, Goodbye, Heartbeat, Mark, PassedOn, Position, Skip, SkipReason, Welcome,
 };
 pub use destination::{Destination, DestinationKind};
 pub use error::{DecodeError, EncodeError, MessageIdError, TopicError};

@@ -39,6 +39,8 @@ pub enum RecordKind {
     Replay,
     /// A sender does not count on a node any more.
     Forgets,
+    /// Whose interest a sender applies from here on.
+    Applied,
     /// A kind this version does not know; to be skipped.
     Unknown(u8),
 }
@@ -56,6 +58,7 @@ impl RecordKind {
     const ANSWER: u8 = 10;
     const REPLAY: u8 = 11;
     const FORGETS: u8 = 12;
+    const APPLIED: u8 = 13;
 
     /// The kind of a record, from its bytes.
     #[inline]
@@ -78,6 +81,7 @@ impl RecordKind {
             Self::ANSWER => Self::Answer,
             Self::REPLAY => Self::Replay,
             Self::FORGETS => Self::Forgets,
+            Self::APPLIED => Self::Applied,
             kind => Self::Unknown(kind),
         })
     }
@@ -98,6 +102,7 @@ impl RecordKind {
             Self::Answer => Self::ANSWER,
             Self::Replay => Self::REPLAY,
             Self::Forgets => Self::FORGETS,
+            Self::Applied => Self::APPLIED,
             Self::Unknown(kind) => kind & KIND_MASK,
         }
     }

@@ -249,7 +249,7 @@ pub struct Replay {
     pub from: u64,
     /// Who is asked, eight bytes; 0 for every router on the link.
     pub to: u64,
-    /// The version of its interest that the asker announced before.
+    /// The version that the asker announced before. A neighbour that does not have that announcement yet does not answer.
     pub version: u64,
     /// What it lacks.
     pub chains: Vec<Lacking>,

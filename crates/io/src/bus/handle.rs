@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use shoal_node::hub::Wake;
-use shoal_node::hub::{Consumer, FlushId, FlushState, Overflow};
+use shoal_node::hub::{Consumer, FlushId, FlushState, LinkKind, Overflow};
 use shoal_node::inproc::{Meeting, Seat};
 use shoal_node::norm::{Groups, LANES, NormBus, lane_streams};
 use shoal_node::tcp::TcpConfig;
@@ -231,7 +231,7 @@ impl Bus {
         link.lanes = lane_streams(self.groups.lanes(), options.window_bytes, options.cache_bytes);
         link.message_bytes_max = self.hub.chains().message_bytes_max();
         let (bell, twin) = NormBell::pair();
-        let port = self.hub.attach("norm", true, bell);
+        let port = self.hub.attach("norm", LinkKind::Shared, bell);
         let place = (self.hub.chains().clone(), port.link());
         let application = NormBus::new(port, membership);
         let norm = NormLink::open_on(link, self.clock, place, twin, Box::new(application))?;

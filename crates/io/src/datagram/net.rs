@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use shoal_node::Hub;
-use shoal_node::hub::{LinkBell, Ring};
+use shoal_node::hub::{LinkBell, LinkKind, Ring};
 use shoal_node::udp::{To, Transmit, UdpConfig, UdpCounters, UdpLink};
 use shoal_norm::Time;
 
@@ -115,7 +115,8 @@ impl UdpNet {
             UdpOpen::At(address) => Sockets::listen(*address, options)?,
         };
         let bell = UdpBell::default();
-        let link = UdpLink::new(hub.attach("udp", true, Box::new(bell.clone())), config(&sockets));
+        let link =
+            UdpLink::new(hub.attach("udp", LinkKind::BestEffort, Box::new(bell.clone())), config(&sockets));
         let (waker, wants) = (sockets.waker(), Arc::default());
         let shared = Arc::new(DatagramCore {
             link: Mutex::new(link),

@@ -6,15 +6,14 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use super::chain::LinkId;
 use super::consumer::Consumer;
 use super::event::HubEvent;
-use super::link::{Link, LinkBell, Ring};
+use super::link::{Link, LinkBell, LinkKind, Ring};
 use super::port::Port;
 use super::{Hub, lock};
 use crate::load::Arrivals;
 
 impl Hub {
-    /// Gives a link its place, and whoever drives it what to drive it with. `remote` says that it leads out of the
-    /// process.
-    pub fn attach(self: &Arc<Hub>, name: &str, remote: bool, bell: Box<dyn LinkBell>) -> Port {
+    /// Gives a link its place, and whoever drives it what to drive it with. `kind` says who is on it.
+    pub fn attach(self: &Arc<Hub>, name: &str, kind: LinkKind, bell: Box<dyn LinkBell>) -> Port {
         let id = {
             let mut ids = lock(&self.link_ids);
             // Buffers are kept by number, and connections come and go: numbers are used again.
@@ -30,7 +29,8 @@ impl Hub {
         wanted.asked.set_resting(id, is_late);
         let version = AtomicU64::new(wanted.asked.version(id));
         drop(wanted);
-        let (lagging, is_fresh, is_leaf) = <(AtomicBool, AtomicBool, AtomicBool)>::default();
+        let (lagging, is_leaf) = <(AtomicBool, AtomicBool)>::default();
+        let (interest, announced, announcement) = <(AtomicU64, AtomicU64, AtomicU64)>::default();
         let (rests, is_to_rest) = (AtomicBool::new(is_late), AtomicBool::new(is_late));
         let name = name.to_owned();
         let has_news = AtomicBool::new(false);
@@ -38,20 +38,22 @@ impl Hub {
         let link = Arc::new(Link {
             id,
             name,
-            remote,
+            kind,
             bell,
             wanted,
             lagging,
             rests,
             is_to_rest,
-            is_fresh,
+            interest,
+            announced,
+            announcement,
             is_leaf,
             arrivals,
             has_news,
         });
         self.chains.set_bell(&link);
         self.routes().add_link(link.clone());
-        self.remote_links.fetch_add(usize::from(remote), Ordering::Relaxed);
+        self.remote_links.fetch_add(usize::from(link.is_remote()), Ordering::Relaxed);
         self.change_interest();
         self.map_opens(id, link.is_shared());
         Port::new(self.clone(), link)
@@ -69,13 +71,13 @@ impl Hub {
         lock(&self.gone).iter_mut().zip(came).for_each(|(sum, load)| *sum += load);
         self.chains.shut(link);
         lock(&self.owed).forget(link);
-        lock(&self.origins).set_aside(link, None);
+        lock(&self.accept).leave(link);
         let mut wanted = lock(&self.wanted);
         wanted.asked.shut(link);
         wanted.behind.retain(|(behind, ..), _| *behind != link);
         self.want(wanted, Ring::Turn);
         lock(&self.link_ids).remove(&link);
-        self.remote_links.fetch_sub(usize::from(gone.remote), Ordering::Relaxed);
+        self.remote_links.fetch_sub(usize::from(gone.is_remote()), Ordering::Relaxed);
         self.map_shuts(link);
         let why: Option<Arc<str>> = why.map(|why| format!("{}: {why}", gone.name).into());
         lock(&self.flushes).lose(link, why.as_ref());

@@ -11,15 +11,15 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use shoal_norm::{NodeId, Time};
-use shoal_wire::{Loser, frame};
+use shoal_wire::{Answered, Loser, frame};
 
 mod publishing;
 
 pub(super) use self::publishing::Publishing;
+use super::accept::Key;
 use super::kept::{Keep, Kept};
 use super::link::{Link, Ring};
-use super::origins::Key;
-use super::outlet::Outlet;
+use super::outlet::{Answer, IsSure, Outlet, Skipped};
 use super::passing::{Chain, Item, Outbound, PassedOn};
 use super::send_error::SendError;
 use super::wake::Wake;
@@ -65,11 +65,35 @@ pub(super) struct State {
     refused: bool,
     /// Somebody was sent away for want of room since then, and may come back.
     sent_away: bool,
-    /// What may have to be said again.
+    /// What requests are answered from, and the number of ours with which it began; 0 if it did not.
     kept: Keep,
+    kept_from: u64,
     /// What was published here, and what went to links that are closed.
     here: Load,
     gone: Load,
+}
+
+/// A request for what a node lacks of a chain.
+#[derive(Copy, Clone, Debug)]
+pub(super) struct Request {
+    pub key: Key,
+    /// From this number on; 0 if what came since then is asked for.
+    pub first: u64,
+    pub since: Time,
+    /// Who asks; none if we answer for want of more.
+    pub answered: Option<Answered>,
+}
+
+/// Whether a request is answered.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(super) enum Serve {
+    /// From the ring, which has everything.
+    Whole,
+    /// From the ring; what it lacks is lost.
+    Rest,
+    /// As soon as it comes from upstream.
+    Later,
+    Not,
 }
 
 /// What is passed on waits once so many bytes wait for a link. It is taken in small pieces, so that whoever sends it sees a router
@@ -108,6 +132,7 @@ impl Chains {
                 refused: false,
                 sent_away: false,
                 kept: Keep::default(),
+                kept_from: 0,
                 here: Load::default(),
                 gone: Load::default(),
             })
@@ -181,6 +206,52 @@ impl Chains {
             let mut state = chain.lock().unwrap_or_else(PoisonError::into_inner);
             if let Some(outlet) = state.outlets.get_mut(link).and_then(Option::as_mut) {
                 outlet.version = version;
+            }
+        }
+    }
+
+    /// A member of a link announced something else, and its announcement is applied from here on: who publishes there, and the version. It is
+    /// part of what we announce in this version, if it asks for more.
+    pub(super) fn apply(&self, link: &Link, node: NodeId, announced: (u64, u64), interest: Option<u64>) {
+        for chain in 1..self.chains.len() {
+            let mut state = self.lock(chain);
+            let (last, stamp) = (state.last, state.stamp);
+            if let Some(outlet) = state.outlets.get_mut(link.id).and_then(Option::as_mut) {
+                if !link.is_resting() {
+                    outlet.tell_decided(chain as u32, stamp, last);
+                }
+                outlet.applied.set(node, announced);
+                outlet.interest = interest.unwrap_or(outlet.interest);
+            }
+        }
+    }
+
+    /// Whether the announcement of this version by a member of a link is applied.
+    pub(super) fn applies(&self, link: LinkId, publisher: u64, version: u64) -> bool {
+        let state = self.lock(1);
+        state
+            .outlets
+            .get(link)
+            .and_then(Option::as_ref)
+            .is_some_and(|outlet| outlet.applied.has(publisher, version))
+    }
+
+    /// A link is active from here on. What was published before went elsewhere, or was not for it: its lanes say how far they are before they
+    /// say whose interest they apply. What its members want is part of our interest in this version.
+    pub(super) fn activate(&self, link: LinkId, interest: u64) {
+        for chain in 1..self.chains.len() {
+            let mut state = self.lock(chain);
+            let stamp = state.stamp;
+            if let Some(outlet) = state.outlets.get_mut(link).and_then(Option::as_mut) {
+                outlet.rest(chain as u32, stamp);
+                outlet.applied.say_nothing();
+            }
+        }
+        self.tell_position(link);
+        for chain in 1..self.chains.len() {
+            if let Some(outlet) = self.lock(chain).outlets.get_mut(link).and_then(Option::as_mut) {
+                outlet.applied.repeat_all();
+                outlet.interest = interest;
             }
         }
     }
@@ -282,7 +353,8 @@ impl Chains {
     }
 
     /// Forwards what came over a link, in the order it came; `bytes` is where its messages lie. Links that lag are not waited
-    /// for. `reroute` chooses the links of a message anew while the lane is locked, if what is wanted changed since they were chosen.
+    /// for. `reroute` chooses the links of a message anew while the lane is locked, if what is wanted changed since they were chosen;
+    /// `is_sure` says under which interest numbers were skipped.
     pub(super) fn pass_on(
         &self,
         now: Time,
@@ -290,6 +362,7 @@ impl Chains {
         outbound: &Outbound,
         bytes: &[u8],
         mut reroute: impl FnMut(&Chain, (u64, u64), &[u8]) -> Option<Vec<LinkId>>,
+        is_sure: &IsSure<'_>,
     ) -> PassedOn {
         let mut done = PassedOn::default();
         let Some(chain) = self.chains.get(lane) else { return done };
@@ -299,6 +372,7 @@ impl Chains {
         }
         let (own, bytes_max) = ((lane as u32, state.stamp), self.lane_bytes_max);
         let (mut current, mut passed) = (None, 0);
+        let sure_of = |link| move |skipped: &Skipped| is_sure(link, skipped);
         let (state, keeps) = (&mut *state, self.keeps());
         for item in &outbound.items {
             match (item, &current) {
@@ -327,8 +401,9 @@ impl Chains {
                                 done.note(link);
                             }
                         } else {
-                            outlet.pass(now, own, chain, (number, timestamp_us), record);
-                            passed += 1;
+                            let is_new =
+                                outlet.pass(now, own, chain, (number, timestamp_us), record, &sure_of(link));
+                            passed += u64::from(is_new);
                             done.note(link);
                         }
                     }
@@ -340,7 +415,7 @@ impl Chains {
                     let begins = outbound.links(links);
                     for (link, outlet) in state.outlets.iter_mut().enumerate() {
                         if let Some(outlet) = outlet.as_mut().filter(|_| link != from) {
-                            outlet.lose(own, chain, (first, last), begins.contains(&link));
+                            outlet.lose(own, chain, (first, last), begins.contains(&link), &sure_of(link));
                             done.note(link);
                         }
                     }
@@ -348,7 +423,7 @@ impl Chains {
                 (&Item::Begins { number, links }, Some(chain)) => {
                     for &link in outbound.links(links) {
                         if let Some(Some(outlet)) = state.outlets.get_mut(link) {
-                            outlet.tell_passed(own, chain.key(), number);
+                            outlet.tell_passed(own, chain.key(), number, &sure_of(link));
                             done.note(link);
                         }
                     }
@@ -496,33 +571,102 @@ impl Chains {
         !self.keeps.swap(true, Ordering::SeqCst)
     }
 
-    /// Nothing is published or forwarded while `change` activates a link, or adds to what is wanted there. The link gets first what is
-    /// replayed: those messages of the last time that are `wanted`. Returns whether there are any. Once [`REPLAYED_BYTES_MAX`] wait in a
-    /// lane for all links together, a message is not replayed but reported there as lost; a reader that has it discards the report.
-    pub(super) fn repeat(
+    /// Nothing is published or forwarded while `change` activates a link, or adds to what is wanted there.
+    pub(super) fn hold_still(&self, change: impl FnOnce()) {
+        let states: Vec<MutexGuard<'_, State>> =
+            (1..self.chains.len()).map(|chain| self.lock(chain)).collect();
+        change();
+        drop(states);
+    }
+
+    /// Answers a request of a node behind a link from the ring; `wanted` says which messages are for those behind it. `known` is the
+    /// number that a chain of others begins with here and the one behind the last; `serve` says whether everything is
+    /// here from a number on, if the ring forgot those up to another. Where it has not, the answer is only begun. Returns the number that it begins with, unless it is complete.
+    pub(super) fn replay(
         &self,
         now: Time,
         (link, publisher): (LinkId, u64),
-        change: impl FnOnce(),
+        request: &Request,
+        known: Option<(u64, u64)>,
+        serve: impl FnOnce(u64, u64) -> Serve,
         mut wanted: impl FnMut(&Kept<'_>) -> bool,
-    ) -> bool {
-        let mut states: Vec<MutexGuard<'_, State>> =
-            (1..self.chains.len()).map(|chain| self.lock(chain)).collect();
-        change();
-        let mut has_any = false;
-        for (lane, state) in states.iter_mut().enumerate() {
-            let State { outlets, kept, stamp, .. } = &mut **state;
-            let waiting: usize = outlets.iter().flatten().map(|outlet| outlet.bytes.len()).sum();
-            let room = REPLAYED_BYTES_MAX.saturating_sub(waiting);
-            if let Some(outlet) = outlets.get_mut(link).and_then(Option::as_mut) {
-                let appended = outlet.appended;
-                // What was lost may have been for anybody.
-                let messages = kept.recent(now).filter(|kept| kept.lost > 0 || wanted(kept));
-                outlet.repeat(now, (lane as u32 + 1, *stamp), publisher, messages, room);
-                has_any |= outlet.appended > appended;
+    ) -> Option<u64> {
+        let (key, lane) = (request.key, request.key.1 as usize);
+        if !(1..self.chains.len()).contains(&lane) {
+            return None;
+        }
+        let mut state = self.lock(lane);
+        let State { outlets, kept, stamp, last, kept_from, .. } = &mut *state;
+        let waiting: usize = outlets.iter().flatten().map(|outlet| outlet.bytes.len()).sum();
+        let room = REPLAYED_BYTES_MAX.saturating_sub(waiting);
+        let outlet = outlets.get_mut(link).and_then(Option::as_mut)?;
+        let (begins, high) =
+            known.unwrap_or((if *kept_from == 0 { *last + 1 } else { *kept_from }, *last + 1));
+        let mut forgotten = kept.forgotten(key).map_or(0, |(number, _)| number);
+        let first = match request.first {
+            0 => {
+                let first = kept.first_since(key, request.since).unwrap_or(begins);
+                forgotten = if kept.forgotten(key).is_some_and(|(_, at)| at >= request.since) {
+                    forgotten
+                } else {
+                    0
+                };
+                if forgotten > 0 { first.min(forgotten) } else { first }
+            }
+            first => first,
+        };
+        let is_own = known.is_none();
+        if is_own && request.first > 0 {
+            forgotten = forgotten.max(begins - 1);
+        }
+        let mut messages = kept.of(key, first);
+        let last_kept = messages.last().map_or(0, |kept| kept.number + kept.lost.max(1));
+        let end = high.max(last_kept).max(outlet.passed_next(key)).max(first);
+        let served = if is_own { Serve::Whole } else { serve(first, forgotten) };
+        messages.retain(|kept| kept.lost > 0 || wanted(kept));
+        let hops = messages.iter().map(|kept| kept.chain.hops).max();
+        let chain = Chain {
+            publisher: key.0,
+            chain: key.1,
+            hops: hops.unwrap_or(u8::from(!is_own)),
+            clock: messages.last().and_then(|kept| kept.chain.clock),
+            again: None,
+        };
+        let answer = Answer {
+            chain,
+            publisher,
+            first,
+            end,
+            forgotten,
+            is_whole: served != Serve::Rest,
+            is_by_age: request.first == 0,
+            answered: request.answered,
+        };
+        if let Some(Answered { asker, .. }) = request.answered {
+            // It may lack what the lane said before.
+            outlet.applied.repeat(asker);
+        }
+        let own = (lane as u32, *stamp);
+        match served {
+            Serve::Not => None,
+            Serve::Later => {
+                outlet.begin_answer((now, own.0, own.1), &answer);
+                Some(first)
+            }
+            Serve::Whole | Serve::Rest => {
+                outlet.replay(now, own, &answer, &messages, room);
+                None
             }
         }
-        has_any
+    }
+
+    /// A node is not counted on any more on a link. If it failed, the lanes say so: it may only have been silent.
+    pub(super) fn forget_member(&self, link: LinkId, node: NodeId, has_failed: bool) {
+        for chain in 1..self.chains.len() {
+            if let Some(outlet) = self.lock(chain).outlets.get_mut(link).and_then(Option::as_mut) {
+                outlet.forget(node, has_failed);
+            }
+        }
     }
 
     /// Tells those behind a link that nothing more comes this way for now.
@@ -552,8 +696,15 @@ impl Chains {
         }
     }
 
-    /// Tells those behind a link how far chains are that are passed on.
-    pub(super) fn tell_passed(&self, link: LinkId, positions: &[(Key, u64)]) {
+    /// Tells those behind a link how far chains are that are passed on. Of those that it knows, if `is_known`, only where some numbers
+    /// were not said yet.
+    pub(super) fn tell_passed(
+        &self,
+        link: LinkId,
+        positions: &[(Key, u64)],
+        is_known: bool,
+        is_sure: &IsSure<'_>,
+    ) {
         for lane in 1..self.chains.len() {
             let mut of_lane = positions.iter().filter(|((_, chain), _)| *chain as usize == lane).peekable();
             if of_lane.peek().is_none() {
@@ -562,7 +713,12 @@ impl Chains {
             let mut state = self.lock(lane);
             let stamp = state.stamp;
             if let Some(outlet) = state.outlets.get_mut(link).and_then(Option::as_mut) {
-                of_lane.for_each(|&(key, next)| outlet.tell_passed((lane as u32, stamp), key, next));
+                for &(key, next) in of_lane {
+                    if !is_known || (1..next).contains(&outlet.passed_next(key)) {
+                        outlet
+                            .tell_passed((lane as u32, stamp), key, next, &|skipped| is_sure(link, skipped));
+                    }
+                }
             }
         }
     }

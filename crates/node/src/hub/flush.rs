@@ -481,8 +481,8 @@ impl Flushes {
         }
     }
 
-    /// What was on a way that broke was said again on a link, after some may have answered there: everybody is asked once more.
-    pub fn note_repeated(&mut self, link: LinkId) {
+    /// How far chains are was told on a link, after some may have answered there who lack something: everybody is asked once more.
+    pub fn note_told(&mut self, link: LinkId) {
         for flush in self.flushes.values_mut().filter(|flush| flush.goes_over(link)) {
             flush.is_stale |= flush.about == About::Messages;
         }

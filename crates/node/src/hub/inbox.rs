@@ -9,12 +9,11 @@
 //!
 //! What a neighbour passes on is of many chains, and marks say of which. Each is known by itself ([`super::notes`]).
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::sync::{Arc, PoisonError};
 
-use foldhash::{HashMap, HashMapExt};
 use shoal_norm::{Chunk, NodeId, Time};
-use shoal_wire::frame;
-use shoal_wire::{Mark, RecordKind, Skip, SkipReason};
+use shoal_wire::{Applied, Forgets, Mark, RecordKind, Skip, SkipReason};
 
 mod handing;
 mod news;
@@ -24,15 +23,15 @@ mod taking;
 
 pub use self::news::SourceNews;
 use self::staged::Staged;
-use self::stream::{Stream, turn_to, vacate};
+use self::stream::{Stream, turn_to};
 pub(super) use self::taking::Place;
-use self::taking::{Taking, Verdict};
+use self::taking::Taking;
 use super::Hub;
+use super::accept::{Holder, Key};
 use super::assembly::Assembly;
 use super::chain::{Chains, LinkId};
 use super::consumer::Source;
-use super::notes::{Hold, Notes};
-use super::origins::{Holder, Key, SILENCE};
+use super::notes::Hold;
 use super::passing::{Chain, HOPS_UNKNOWN, Outbound, PassedOn};
 use super::routes::Routes;
 use super::withheld::{Run, Speaker, Withheld};
@@ -62,6 +61,10 @@ pub enum Told {
     Version(u64),
     /// Numbers of a chain, from the first to the last, do not come any more, and may have been for us.
     Lost(Source, u64, u64),
+    /// The same, and they may have been for those behind us alone.
+    LostBehind(Source, u64, u64),
+    /// Numbers are missing, and asked for.
+    Asked,
 }
 
 /// The inbox of a link.
@@ -71,12 +74,12 @@ pub(super) struct Inbox {
     /// The source whose messages are staged, and its chains of which something is not delivered yet.
     current: Option<SourceId>,
     touched: Vec<Key>,
-    /// Some source may have something put aside.
-    has_aside: bool,
     lent: Vec<Arc<Vec<u8>>>,
     assembly: Assembly,
     message_bytes_max: usize,
     place: Place,
+    /// Our node id, by which senders forget us.
+    node: NodeId,
     /// What comes is passed on to other links.
     passes: bool,
     /// What came while the link rested.
@@ -90,11 +93,11 @@ impl Inbox {
             staged: Staged::default(),
             current: None,
             touched: Vec::new(),
-            has_aside: false,
             lent: Vec::new(),
             assembly,
             message_bytes_max,
             place,
+            node: 0,
             passes,
             withheld: Withheld::default(),
         }
@@ -103,9 +106,30 @@ impl Inbox {
     /// What comes next is routed by what is wanted in this version.
     #[inline]
     pub fn set_version(&mut self, version: u64) {
-        if self.staged.outbound.is_empty() {
+        if self.staged.outbound.is_empty() && self.staged.outbound.version != version {
+            self.note_left();
             self.staged.outbound.version = version;
         }
+    }
+
+    /// Our announcement of this version, on the link, contains our interest in that version.
+    pub fn note_announced(&self, announced: u64, interest: u64) {
+        self.place.announced.lock().unwrap_or_else(PoisonError::into_inner).note(announced, interest);
+    }
+
+    /// What was announced on the link does not count any more.
+    pub fn forget_announced(&self) {
+        self.place.announced.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
+    /// Our node id, which a link may redraw.
+    pub fn set_node(&mut self, node: NodeId) {
+        self.node = node;
+    }
+
+    /// Says whether a router on the link may be asked for what is missing.
+    pub fn set_usable(&self, is_usable: bool) {
+        self.place.accept().set_usable(self.place.link, is_usable && self.place.asks && !self.place.rests);
     }
 
     /// A source begins.
@@ -154,46 +178,49 @@ impl Inbox {
         !self.staged.outbound.is_empty()
     }
 
-    /// When what a source brought and another one may bring first is to be looked at again, and of which source; never if
-    /// there is no such.
-    pub fn aside(&mut self) -> (Time, SourceId) {
-        if !self.has_aside {
-            return (Time::NEVER, 0);
-        }
-        let waits = |(id, stream): (usize, &Option<Stream>)| {
-            let stream = stream.as_ref().filter(|stream| !stream.aside.is_empty())?;
-            Some((if self.place.is_free_of(stream.aside_from) { Time::ZERO } else { stream.aside_until }, id))
-        };
-        let first = self.streams.iter().enumerate().filter_map(waits).min();
-        // What follows what was put aside may have to wait as well.
-        if first.is_none() && !self.streams.iter().flatten().any(|stream| stream.is_held) {
-            self.set_aside(None);
-        }
-        first.unwrap_or((Time::NEVER, 0))
+    /// A source of which something was withheld that is to be read now.
+    pub fn aside(&self) -> Option<SourceId> {
+        self.streams.iter().position(|stream| stream.as_ref().is_some_and(|stream| !stream.aside.is_empty()))
     }
 
-    /// The link rests from now on, or is used again. While it rests we ask for nothing there, so what is skipped may be for us.
-    /// What was under way is still taken, unless the link is `new` and was not used.
-    pub fn set_resting(&mut self, now: Time, rests: bool, new: bool) {
-        self.place.rests = rests.then(|| if new { now } else { now + SILENCE });
+    /// The link is on standby from now on, or in use again. On standby we ask for nothing there, so what is skipped may be for us.
+    pub fn set_resting(&mut self, now: Time, rests: bool, reads: bool) {
+        // What was taken is on its way to programs and links: no other source brings it again.
+        self.finish(now);
+        self.place.rests = rests;
         for stream in self.streams.iter_mut().flatten() {
+            stream.distrust();
             for notes in stream.others.values_mut().chain([&mut stream.notes]) {
-                notes.doubt(now);
-                if notes.hold != Hold::Ours {
-                    notes.hold = Hold::Free;
-                }
+                notes.hold = Hold::Free;
             }
         }
-        if !rests {
+        if rests {
+            self.place.accept().leave(self.place.link);
+        } else {
             self.read_withheld(now);
+            self.ask_for_heard(now, reads);
+        }
+    }
+
+    /// What the lanes of the link are past, and we are not, is asked for.
+    fn ask_for_heard(&self, now: Time, reads: bool) {
+        let mut accept = self.place.accept();
+        for stream in self.streams.iter().flatten().filter(|stream| stream.aside.is_empty()) {
+            let all = stream.others.values().chain([&stream.notes]);
+            for notes in all.filter(|notes| notes.number > 1 && notes.source.publisher > 0) {
+                let (key, next) = (notes.key(), accept.next(notes.key()));
+                let is_asked = next > 0 || reads && accept.is_routed();
+                if key.0 != self.place.publisher && is_asked && notes.number > next.max(1) {
+                    accept.need(now, key, Some((self.place.link, stream.own.0)), notes.number);
+                }
+            }
         }
     }
 
     /// What came while the link rested, and did not come another way, is read next.
     fn read_withheld(&mut self, now: Time) {
-        let mut withheld: HashMap<SourceId, Vec<Run>> = HashMap::new();
-        let mut goes_back = false;
-        for run in self.withheld.take(now, |key| self.place.origins().next(key)) {
+        let mut withheld: BTreeMap<SourceId, Vec<Run>> = BTreeMap::new();
+        for run in self.withheld.take(now, |key| self.place.accept().next(key)) {
             withheld.entry(run.source).or_default().push(run);
         }
         for (id, runs) in withheld {
@@ -203,46 +230,52 @@ impl Inbox {
             let fits = self.assembly.change(carried, grown);
             if fits {
                 stream.go_back(now, id, &runs);
-                goes_back = true;
             }
             self.assembly.change(if fits { grown } else { 0 }, stream.carried());
         }
-        if goes_back {
-            self.set_aside(Some(now));
+    }
+
+    /// Messages that nobody wanted are not kept: that was decided under the interest by which they were routed.
+    fn note_left(&mut self) {
+        let version = self.staged.outbound.version;
+        let stream = self.current.and_then(|id| self.streams.get_mut(id)?.as_mut());
+        let Some(stream) = stream.filter(|_| self.passes) else { return };
+        for key in &self.touched {
+            let notes = match stream.notes.key() == *key {
+                true => Some(&mut stream.notes),
+                false => stream.others.get_mut(key),
+            };
+            let left = notes.map_or(0, |notes| std::mem::take(&mut notes.left));
+            if left > 0 {
+                self.place.accept().skip(*key, left, version, self.place.link);
+            }
         }
     }
 
     /// Everything that came was delivered.
     pub fn finish(&mut self, now: Time) {
+        self.note_left();
         if self.touched.is_empty() {
             return;
         }
         let stream = self.current.and_then(|id| Some((id, self.streams.get_mut(id)?.as_mut()?)));
         let Some((source, stream)) = stream else { return self.touched.clear() };
+        let (holder, whom) = (Holder { link: self.place.link, source }, (self.place.link, stream.own.0));
         for key in self.touched.drain(..) {
             let notes = match stream.notes.key() == key {
                 true => Some(&mut stream.notes),
                 false => stream.others.get_mut(&key),
             };
-            let Some(notes) = notes.filter(|notes| notes.busy) else { continue };
-            if notes.rests {
-                self.place.release(source, notes, true);
-                continue;
+            let Some(notes) = notes else { continue };
+            if let Hold::Busy { next, .. } = std::mem::replace(&mut notes.hold, Hold::Free) {
+                self.place.accept().progress(now, key, holder, whom, next);
             }
-            notes.busy = false;
-            let holder = Holder { link: self.place.link, source };
-            self.place.origins().progress(now, key, holder, notes.awaited().max(notes.floor));
         }
     }
 
     /// The lane of the source whose messages wait to be handed over.
     pub fn lane(&self) -> usize {
         self.current.and_then(|id| self.streams.get(id)?.as_ref()).map_or(0, |stream| stream.lane)
-    }
-
-    /// What follows concerns a source; nothing waits to be handed over.
-    pub fn turn_to(&mut self, id: SourceId) {
-        self.current = Some(id);
     }
 
     /// The source whose messages wait to be handed over.
@@ -264,6 +297,7 @@ impl Inbox {
     /// Puts what goes on to other links into their buffers. Returns those that were given something, and how many bytes
     /// wait for each.
     pub fn pass_on(&mut self, now: Time, hub: &Hub) -> Vec<(LinkId, usize)> {
+        self.note_left();
         let Some(Some(stream)) = self.current.and_then(|id| self.streams.get_mut(id)) else {
             self.staged.outbound.clear();
             return Vec::new();
@@ -315,10 +349,6 @@ impl Inbox {
         }
         let aside = match self.streams.get_mut(id) {
             Some(Some(stream)) if !stream.aside.is_empty() => {
-                if now < stream.aside_until && !self.place.is_free_of(stream.aside_from) {
-                    stream.is_held |= !chunk.bytes.is_empty();
-                    return Fed::Held;
-                }
                 let carried = stream.carried();
                 let aside = std::mem::take(&mut stream.aside);
                 self.assembly.change(carried, stream.carried());
@@ -327,33 +357,14 @@ impl Inbox {
             _ => Vec::new(),
         };
         if !aside.is_empty() {
-            // What was put aside comes first.
+            // What was withheld comes first.
             let first = Chunk { bytes: &aside, fresh: false };
             let fed = self.read(now, routes, id, first, &mut unreadable, &mut told);
             if fed != Fed::All {
                 return fed;
             }
         }
-        if let Some(Some(stream)) = self.streams.get_mut(id)
-            && !chunk.bytes.is_empty()
-        {
-            stream.is_held = !stream.aside.is_empty();
-            if stream.is_held {
-                return Fed::Held;
-            }
-        }
         self.read(now, routes, id, chunk, &mut unreadable, &mut told)
-    }
-
-    fn set_aside(&mut self, until: Option<Time>) {
-        self.has_aside = until.is_some();
-        self.place.origins().set_aside(self.place.link, until);
-    }
-
-    /// Whether something may be put aside, here or on another link.
-    pub fn may_have_aside(&self, now: Time) -> bool {
-        let has_aside = |stream: &Stream| !stream.aside.is_empty();
-        self.has_aside && self.streams.iter().flatten().any(has_aside) || self.place.origins().has_aside(now)
     }
 
     fn read(
@@ -367,19 +378,21 @@ impl Inbox {
     ) -> Fed {
         let Inbox { staged, streams, assembly, message_bytes_max, place, touched, withheld, .. } = self;
         let Some(Some(stream)) = streams.get_mut(id) else { return Fed::Broken };
-        let carried = stream.carried();
+        let (carried, asks) = (stream.carried(), place.asks());
         if chunk.fresh {
-            stream.lose_place();
+            stream.lose_place(asks);
         }
+        let reads = self.passes || routes.reads_since() != Time::NEVER;
         let mut taking = Taking {
             now,
             place,
             source: id,
             own: stream.own,
             touched,
+            reads,
             begins: false,
-            passes: self.passes,
-            reads_since: routes.reads_since(),
+            applied: stream.applied,
+            version: staged.outbound.version,
         };
         let mut numbered = None;
         let passes = self.passes.then_some(place.link);
@@ -390,63 +403,53 @@ impl Inbox {
                     let bytes = stream.unnumbered.take();
                     let Stream { notes, others, turns, .. } = stream;
                     let mut hear = hearing(&mut staged.outbound, routes, passes, told);
-                    let named = (found.source, found.chain, found.number);
-                    turn_to((notes, others, turns), &mut taking, named, &mut hear);
-                    notes.timestamp_us = found.timestamp_us;
+                    turn_to((notes, others, turns), &taking, (found.source, found.chain));
+                    (notes.timestamp_us, notes.number) = (found.timestamp_us, found.number);
                     if found.number > 0 {
-                        notes.reach(found.number, &mut hear);
+                        taking.mark(notes, found.number, &mut hear);
                     }
                     numbered = Some(bytes);
                 }
                 Ok(None) if assembly.change(carried, stream.carried()) => return Fed::All,
                 refused => {
                     let why = refused.err().unwrap_or_else(|| assembly.refusal());
-                    stream.lose_place();
+                    stream.lose_place(asks);
                     unreadable(why);
                     return Fed::Broken;
                 }
             }
         }
         let bytes = numbered.as_deref().unwrap_or(chunk.bytes);
-        let Stream { reader, notes, others, turns, version, aside, own, .. } = stream;
-        let mut waits = None;
+        let Stream { reader, notes, others, turns, version, own, applied, .. } = stream;
         let mut each = |record: &[u8], at: usize| {
-            if waits.is_some() {
-                frame::write(record, aside);
-                return false;
-            }
             let (kind, number) = (RecordKind::of(record), notes.number);
             let is_message = kind == Ok(RecordKind::Message);
             let is_counted = is_message || kind == Ok(RecordKind::Skip);
             let kept = match kind {
                 Ok(RecordKind::Message) => {
                     let mut hear = hearing(&mut staged.outbound, routes, passes, told);
-                    if let Verdict::Wait(until) = taking.judge(notes, notes.number, &mut hear) {
-                        waits = Some((until, (notes.key(), notes.number)));
-                        frame::write(record, aside);
-                        return false;
-                    }
+                    let is_taken = taking.message(notes, &mut hear);
                     drop(hear);
-                    staged.on_message(now, routes, notes, record, at, passes)
+                    match is_taken {
+                        true => staged.on_message(now, routes, notes, record, at, passes),
+                        false => {
+                            staged.tally.received += 1;
+                            notes.next_origin();
+                            Ok(false)
+                        }
+                    }
                 }
                 Ok(RecordKind::Mark) => Mark::read(record).map(|mark| {
+                    turn_to((notes, others, turns), &taking, (mark.source, mark.chain));
+                    if let Some(answered) = mark.answered.filter(|answered| answered.asker == place.publisher)
                     {
-                        let mut hear = hearing(&mut staged.outbound, routes, passes, told);
-                        let named = (mark.source, mark.chain, mark.number);
-                        let verdict = turn_to((notes, others, turns), &mut taking, named, &mut hear);
-                        if let Verdict::Wait(until) = verdict {
-                            waits = Some((until, (notes.key(), mark.number - 1)));
-                            frame::write(record, aside);
-                            return false;
-                        }
-                        notes.on_mark(now, &mark, &mut hear);
+                        notes.trust = place.applied(Some(answered.version));
                     }
-                    if let (true, Some(from)) = (std::mem::take(&mut taking.begins), passes)
-                        && mark.number > 1
-                        && notes.again.is_none()
-                    {
-                        staged.outbound.add_begins(&notes.chain(), mark.number, &routes.asking(from));
-                    }
+                    let mut hear = hearing(&mut staged.outbound, routes, passes, told);
+                    taking.mark(notes, mark.number, &mut hear);
+                    drop(hear);
+                    (notes.number, notes.timestamp_us) = (mark.number, mark.timestamp_us);
+                    notes.see_clock(now, mark.clock_us, mark.source.is_none());
                     if mark.version != std::mem::replace(version, mark.version) {
                         told(Told::Version(mark.version));
                     }
@@ -454,34 +457,56 @@ impl Inbox {
                 }),
                 Ok(RecordKind::Skip) => Skip::read(record).map(|skip| {
                     if skip.reason == SkipReason::Rests {
-                        vacate(&taking, [&mut *notes]);
-                        if skip.number == 0 {
-                            vacate(&taking, others.values_mut());
+                        notes.trust = None;
+                        let only = (skip.number > 0).then(|| notes.key());
+                        if only.is_none() {
+                            (*applied, taking.applied) = (None, None);
+                            others.values_mut().for_each(|notes| notes.trust = None);
                         }
+                        place.accept().rest((place.link, own.0), only);
                         return false;
                     }
                     let mut hear = hearing(&mut staged.outbound, routes, passes, told);
-                    let last = skip.last();
-                    if let Verdict::Wait(until) = taking.judge(notes, last, &mut hear) {
-                        waits = Some((until, (notes.key(), last)));
-                        frame::write(record, aside);
-                        return false;
+                    taking.skip(notes, skip, &mut hear);
+                    if notes.number > 0 && skip.next() > notes.number {
+                        notes.number = skip.next();
                     }
-                    notes.on_skip(now, skip, &mut hear);
+                    false
+                }),
+                Ok(RecordKind::Forgets) => Forgets::read(record).map(|forgets| {
+                    if forgets.node == self.node {
+                        (*applied, taking.applied) = (None, None);
+                        others.values_mut().chain([&mut *notes]).for_each(|notes| {
+                            // Until its sender says where it counts on us again.
+                            (notes.trust, notes.doubt) = (None, u64::MAX);
+                        });
+                    }
+                    false
+                }),
+                Ok(RecordKind::Applied) => Applied::read(record).map(|record| {
+                    let of_us = |(publisher, _): &&(u64, u64)| *publisher == place.publisher;
+                    if let Some(&(_, version)) = record.members.iter().find(of_us).filter(|_| !place.rests) {
+                        (*applied, taking.applied) = (Some(version), Some(version));
+                    }
                     false
                 }),
                 Ok(_) => Ok(false),
                 Err(error) => Err(error),
             };
-            if place.rests.is_some()
+            if let (true, Some(from)) = (std::mem::take(&mut taking.begins), passes)
+                && notes.number > 1
+            {
+                staged.outbound.add_begins(&notes.chain(), notes.number, &routes.asking(from));
+            }
+            if place.rests
                 && is_counted
                 && notes.number > number
-                && notes.is_withheld(place.publisher)
+                && ![0, place.publisher].contains(&notes.source.publisher)
             {
                 let is_wanted = is_message
                     && passes.is_some_and(|from| routes.is_read_beside(record, notes.key(), number, from));
                 let speaker = Speaker { source: id, own: *own, version: *version, notes };
-                withheld.add(now, speaker, number, (record, is_wanted), |key| place.origins().next(key));
+                withheld.add(now, speaker, number, (record, is_wanted), |key| place.accept().next(key));
             }
             kept.unwrap_or_else(|error| {
                 unreadable(error.to_string());
@@ -489,16 +514,10 @@ impl Inbox {
             })
         };
         let read = reader.read(bytes, &mut each).map_err(|error| error.to_string());
-        if let Some((until, from)) = waits {
-            aside.extend_from_slice(&reader.take_carried());
-            (stream.aside_until, stream.aside_from) = (until, from);
-            self.has_aside = true;
-            place.origins().set_aside(place.link, Some(until));
-        }
         let part = if read.is_ok() { stream.carried() } else { 0 };
         let fits = assembly.change(carried, part);
         if let Err(why) = read.and_then(|()| fits.then_some(()).ok_or_else(|| assembly.refusal())) {
-            stream.lose_place();
+            stream.lose_place(asks);
             unreadable(why);
             return Fed::Broken;
         }
@@ -514,20 +533,21 @@ impl Inbox {
     /// Whose messages a source carries, apart from what it passes on, and the number that should come next, as far as known.
     pub fn source(&self, id: SourceId) -> Option<(Source, u64)> {
         let stream = self.streams.get(id)?.as_ref()?;
-        let notes = stream.others.get(&stream.own).unwrap_or(&stream.notes);
-        Some((notes.source, notes.awaited()))
+        let (publisher, chain) = stream.own;
+        let source = Source { publisher, chain, node: stream.notes.source.node };
+        Some((source, self.place.accept().next(stream.own)))
     }
 
     /// Whether something of a publisher came over the link, which rests, and has not come to those who want it.
     pub fn withholds(&self, now: Time, publisher: u64) -> bool {
-        self.withheld.is_lacking(now, publisher, |key| self.place.origins().next(key))
+        self.withheld.is_lacking(now, publisher, |key| self.place.accept().next(key))
     }
 
     /// The number of a chain that comes next here, whoever brings it; 0 if not known.
     pub fn next(&self, key: Key) -> u64 {
         let of_stream = |stream: &Stream| match stream.notes.key() == key {
-            true => stream.notes.awaited(),
-            false => stream.others.get(&key).map_or(0, Notes::awaited),
+            true => stream.notes.number,
+            false => stream.others.get(&key).map_or(0, |notes| notes.number),
         };
         self.streams.iter().flatten().map(of_stream).max().unwrap_or(0)
     }
@@ -535,12 +555,14 @@ impl Inbox {
     /// Nothing more will come of a source.
     pub fn close(&mut self, now: Time, id: SourceId, routes: &Routes) {
         self.hand_over(now, routes);
+        self.finish(now);
         self.withheld.close(id);
         if let Some(stream) = self.streams.get_mut(id).and_then(Option::take) {
             self.assembly.change(stream.carried(), 0);
             let mut stream = stream;
+            let neighbour = stream.own.0;
             for notes in stream.others.values_mut().chain([&mut stream.notes]) {
-                self.place.release(id, notes, false);
+                self.place.release(id, neighbour, notes);
             }
         }
         self.current = self.current.filter(|&current| current != id);
@@ -550,18 +572,17 @@ impl Inbox {
     /// on at its next message, should it go on.
     pub fn rest(&mut self, now: Time, id: SourceId, routes: &Routes) -> bool {
         self.hand_over(now, routes);
+        self.finish(now);
         let Some(Some(stream)) = self.streams.get_mut(id) else { return false };
-        // What it passed on, another source may bring.
-        let own = stream.own;
-        for notes in stream.others.values_mut().chain([&mut stream.notes]).filter(|notes| notes.key() != own)
-        {
-            self.place.release(id, notes, true);
+        let neighbour = stream.own.0;
+        for notes in stream.others.values_mut().chain([&mut stream.notes]) {
+            self.place.release(id, neighbour, notes);
         }
-        let carried = stream.carried();
+        let (carried, asks) = (stream.carried(), self.place.asks());
         let cut = Assembly::cost(carried) > 0;
         if cut {
             self.assembly.change(carried, 0);
-            stream.lose_place();
+            stream.lose_place(asks);
         }
         stream.reader.take_kept(Vec::new());
         cut
@@ -576,7 +597,8 @@ fn hearing<'a>(
     told: &'a mut impl FnMut(Told),
 ) -> impl FnMut(Told) + 'a {
     move |news| {
-        if let (Told::Lost(source, first, last), Some(from)) = (news, passes)
+        if let (Told::Lost(source, first, last) | Told::LostBehind(source, first, last), Some(from)) =
+            (news, passes)
             && source.publisher > 0
         {
             let Source { publisher, chain, .. } = source;

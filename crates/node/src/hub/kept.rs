@@ -1,20 +1,20 @@
-//! What was published or passed on a short time ago. Whoever takes up a link says it there again, because it may have been on a way
-//! that broke; those who have it leave it, by its numbers.
+//! The replay ring of a lane: what was published or forwarded a short time ago. Requests are answered from it.
 //!
 //! Two halves take turns: when the younger one is full, the older one is emptied and becomes the younger. So nothing is allocated in
 //! the steady state, and what is kept is between half of the bound and all of it.
 
-use std::time::Duration;
+use std::collections::BTreeMap;
 
 use shoal_norm::Time;
 
+use super::accept::Key;
 use super::passing::Chain;
 use crate::attributes::Origin;
 
 /// Bytes that are kept in a lane, with what is noted of them; beyond it the oldest are forgotten.
 pub(super) const KEPT_BYTES_MAX: usize = 4 << 20;
-/// What is older is not said again: longer than it takes to notice that a router is dead.
-const KEPT_FOR: Duration = Duration::from_secs(30);
+/// Chains of which it is known what was forgotten; of others it is taken that something was.
+const FORGOTTEN_MAX: usize = 16_384;
 
 /// A message that is kept.
 #[derive(Copy, Clone, Debug)]
@@ -65,10 +65,9 @@ impl Half {
         self.bytes.len() + self.notes.len() * size_of::<Noted>() >= KEPT_BYTES_MAX / 2
     }
 
-    fn since(&self, oldest: Time) -> impl Iterator<Item = Kept<'_>> {
+    fn all(&self) -> impl Iterator<Item = Kept<'_>> {
         let starts = std::iter::once(0).chain(self.notes.iter().map(|noted| noted.end));
-        let messages = self.notes.iter().zip(starts).filter(move |(noted, _)| noted.at >= oldest);
-        messages.map(|(noted, start)| Kept {
+        self.notes.iter().zip(starts).map(|(noted, start)| Kept {
             chain: &self.chains[noted.chain],
             number: noted.number,
             timestamp_us: noted.timestamp_us,
@@ -84,6 +83,8 @@ impl Half {
 pub(super) struct Keep {
     older: Half,
     younger: Half,
+    /// The last number of each chain that was kept and forgotten, and when it came.
+    forgotten: BTreeMap<Key, (u64, Time)>,
 }
 
 impl Keep {
@@ -107,7 +108,7 @@ impl Keep {
     ) {
         if self.younger.is_full() {
             std::mem::swap(&mut self.older, &mut self.younger);
-            self.younger.clear();
+            self.forget();
         }
         let Half { bytes, notes, chains } = &mut self.younger;
         if bytes.capacity() == 0 {
@@ -122,15 +123,51 @@ impl Keep {
         notes.push(Noted { chain: chains.len() - 1, number, timestamp_us, at, end: bytes.len(), lost });
     }
 
-    /// What is worth to be said again, the oldest first.
-    pub fn recent(&self, now: Time) -> impl Iterator<Item = Kept<'_>> {
-        let oldest = Time::from_nanos(now.as_nanos().saturating_sub(KEPT_FOR.as_nanos() as u64));
-        self.older.since(oldest).chain(self.younger.since(oldest))
+    /// The younger half is emptied.
+    fn forget(&mut self) {
+        let Half { notes, chains, .. } = &self.younger;
+        for noted in notes {
+            let last = (noted.number + noted.lost.max(1) - 1, noted.at);
+            let known = self.forgotten.entry(chains[noted.chain].key()).or_insert(last);
+            *known = last.max(*known);
+        }
+        while self.forgotten.len() > FORGOTTEN_MAX {
+            let oldest = self.forgotten.iter().min_by_key(|(_, (_, at))| *at).map(|(&key, _)| key);
+            oldest.map(|key| self.forgotten.remove(&key));
+        }
+        self.younger.clear();
+    }
+
+    /// The last number of a chain that was kept and forgotten, and when it came.
+    pub fn forgotten(&self, key: Key) -> Option<(u64, Time)> {
+        self.forgotten.get(&key).copied()
+    }
+
+    /// The number behind the last one of a chain that is older; none if all that was ever kept is younger.
+    pub fn first_since(&self, key: Key, since: Time) -> Option<u64> {
+        let all = self.older.all().chain(self.younger.all());
+        let older = all.filter(|kept| kept.chain.key() == key && kept.at < since);
+        let older = older.map(|kept| kept.number + kept.lost.max(1)).max();
+        let forgotten = self.forgotten(key).map(|(number, _)| number + 1);
+        older.max(forgotten)
+    }
+
+    /// What is kept of a chain from this number on, in the order of its numbers, each once.
+    pub fn of(&self, key: Key, number: u64) -> Vec<Kept<'_>> {
+        let all = self.older.all().chain(self.younger.all());
+        let mut found: Vec<Kept<'_>> =
+            all.filter(|kept| kept.chain.key() == key && kept.number + kept.lost.max(1) > number).collect();
+        // A message that came after all counts more than that it was lost.
+        found.sort_by_key(|kept| (kept.number, kept.lost));
+        found.dedup_by_key(|kept| kept.number);
+        found
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     const CHAIN: Chain = Chain { publisher: 7, chain: 2, hops: 1, clock: None, again: None };
@@ -140,16 +177,18 @@ mod tests {
     }
 
     #[test]
-    fn what_is_recent_comes_back_in_order_with_its_chain() {
+    fn a_chain_comes_back_from_a_number_on_in_order_and_each_once() {
         let mut keep = Keep::default();
         let other = Chain { publisher: 8, ..CHAIN };
-        keep.add(at(1), &CHAIN, (1, 10), &[b"old"]);
-        for (number, chain) in [(2, &CHAIN), (9, &other), (3, &CHAIN)] {
-            keep.add(at(100), chain, (number, 20), &[b"re", b"cent"]);
+        for (number, chain) in [(1, &CHAIN), (2, &CHAIN), (9, &other), (4, &CHAIN), (3, &CHAIN), (2, &CHAIN)]
+        {
+            keep.add(at(number), chain, (number, 20), &[b"re", b"cent"]);
         }
-        let found: Vec<_> = keep.recent(at(101)).map(|kept| (kept.chain.publisher, kept.number)).collect();
-        assert_eq!(found, [(7, 2), (8, 9), (7, 3)]);
-        assert!(keep.recent(at(101)).all(|kept| kept.record == b"recent" && kept.timestamp_us == 20));
+        let found = keep.of((7, 2), 2);
+        assert_eq!(found.iter().map(|kept| kept.number).collect::<Vec<_>>(), [2, 3, 4]);
+        assert!(found.iter().all(|kept| kept.record == b"recent" && kept.timestamp_us == 20));
+        assert_eq!(keep.first_since((7, 2), at(3)), Some(3), "1 and 2 are older");
+        assert_eq!(keep.first_since((8, 2), at(3)), None);
     }
 
     #[test]
@@ -159,8 +198,8 @@ mod tests {
         keep.lose(at(1), &CHAIN, (2, 4));
         keep.add(at(1), &CHAIN, (5, 10), &[b"five"]);
         let found: Vec<_> =
-            keep.recent(at(2)).map(|kept| (kept.number, kept.lost, kept.record.len())).collect();
-        assert_eq!(found, [(1, 0, 3), (2, 3, 0), (5, 0, 4)]);
+            keep.of((7, 2), 3).iter().map(|kept| (kept.number, kept.lost, kept.record.len())).collect();
+        assert_eq!(found, [(2, 3, 0), (5, 0, 4)]);
     }
 
     #[test]
@@ -171,7 +210,8 @@ mod tests {
             let bytes = keep.older.bytes.len() + keep.younger.bytes.len();
             assert!(bytes <= KEPT_BYTES_MAX + 1000);
         }
-        let numbers: Vec<u64> = keep.recent(at(1)).map(|kept| kept.number).collect();
+        let numbers: Vec<u64> = keep.of((7, 2), 0).iter().map(|kept| kept.number).collect();
+        assert_eq!(keep.forgotten((7, 2)), Some((numbers[0] - 1, at(1))));
         assert!(numbers.len() > KEPT_BYTES_MAX / 2 / 1100);
         assert!(numbers.windows(2).all(|pair| pair[0] + 1 == pair[1]));
         assert_eq!(numbers.last(), Some(&99_999));

@@ -38,6 +38,19 @@ pub struct Traffic {
     pub is_resting: bool,
 }
 
+/// Who is on a link, and what becomes of what is sent there.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum LinkKind {
+    /// Other connections of this process.
+    Inside,
+    /// One node, and nothing is lost as long as the link holds.
+    Alone,
+    /// Several nodes, each of which hears all others; lost messages are repaired.
+    Shared,
+    /// Several nodes, and what is lost is not repaired.
+    BestEffort,
+}
+
 /// For links that look by themselves, as those in a simulation do.
 #[derive(Debug, Default)]
 pub struct Silent;
@@ -52,8 +65,7 @@ pub struct Link {
     pub id: LinkId,
     /// What kind of link it is, for those who read events.
     pub name: String,
-    /// Whether it leads out of the process: then nobody waits for long for a reader in here.
-    pub remote: bool,
+    pub(super) kind: LinkKind,
     pub(super) bell: Box<dyn LinkBell>,
     /// Counts changes of what is asked for over it.
     pub(super) wanted: AtomicU64,
@@ -62,8 +74,12 @@ pub struct Link {
     /// It is not used, because another one leads to the same nodes; and whether that is to stay so.
     pub(super) rests: AtomicBool,
     pub(super) is_to_rest: AtomicBool,
-    /// It was taken up a short time ago: what is asked for there may have been on a way that broke.
-    pub(super) is_fresh: AtomicBool,
+    /// The version of who wants what when something changed behind it last, and up to which our own interest was announced there; 0 if nothing was
+    /// since the link was on standby.
+    pub(super) interest: AtomicU64,
+    pub(super) announced: AtomicU64,
+    /// The version of that announcement.
+    pub(super) announcement: AtomicU64,
     /// One node is there, and no router, which says what it wants before what it publishes.
     pub(super) is_leaf: AtomicBool,
     /// What came over it, lane by lane.
@@ -78,9 +94,19 @@ impl Link {
         self.rests.load(Ordering::SeqCst)
     }
 
+    /// Whether it leads out of the process: then publishers wait only a short time for a reader in here.
+    pub(super) fn is_remote(&self) -> bool {
+        self.kind != LinkKind::Inside
+    }
+
     /// Whether several nodes are on it, and each of them hears all others.
     pub(super) fn is_shared(&self) -> bool {
-        self.name == "norm"
+        self.kind == LinkKind::Shared
+    }
+
+    /// Whether neighbours on it answer requests for what is missing.
+    pub(super) fn asks(&self) -> bool {
+        matches!(self.kind, LinkKind::Alone | LinkKind::Shared)
     }
 
     /// Whether an answer goes there, though nobody there is known to want it: he may have asked a moment ago.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use shoal_norm::NodeId;
 use shoal_wire::Loser;
 
-use super::origins::Key;
+use super::accept::Key;
 
 /// Stands for whoever is at the other end, where nobody else is.
 pub(super) const OTHER_END: NodeId = 0;

@@ -7,6 +7,8 @@
 //! Methods never wait, and take the time as an argument. Several threads may use a hub. Locks are taken in this order:
 //! a chain's, the routes', a queue's; nobody is woken, and no link rung, while one of the first two is held.
 
+mod accept;
+mod applied;
 mod asking;
 mod assembly;
 mod attaching;
@@ -21,16 +23,15 @@ mod kept;
 mod link;
 mod losers;
 mod notes;
-mod origins;
 mod outlet;
 mod owed;
 mod passing;
 mod port;
 mod publish;
+mod replay;
 mod routes;
 mod send_error;
 mod shape;
-mod skips;
 mod unnumbered;
 mod waiting;
 mod wake;
@@ -50,19 +51,19 @@ pub use self::event::{Departure, HubEvent, Lost};
 pub use self::flush::{FlushId, FlushState, INTEREST_LANE};
 pub use self::held_back::HeldBack;
 pub use self::inbox::{Fed, SourceId, SourceNews, Told};
-pub use self::link::{LinkBell, Ring, Silent, Traffic};
+pub use self::link::{LinkBell, LinkKind, Ring, Silent, Traffic};
 pub use self::port::Port;
 pub use self::publish::{Attempt, Patience, Publication, Refusal, Unrung, WhenFull};
 pub use self::routes::{InterestId, Plan};
 pub use self::send_error::SendError;
 pub use self::wake::{Asleep, Wake};
 
+use self::accept::Accept;
 use self::assembly::Budget;
 use self::events::Events;
 use self::flush::Flushes;
 use self::link::Link;
 use self::losers::Losers;
-use self::origins::Origins;
 use self::owed::Owed;
 use self::routes::Routes;
 use self::shape::Shape;
@@ -113,14 +114,13 @@ pub struct Hub {
     chains: Arc<Chains>,
     routes: Mutex<Routes>,
     wanted: Mutex<Wanted>,
-    /// Which link each chain is taken from.
-    origins: Arc<Mutex<Origins>>,
+    /// Which numbers of each chain are accepted next.
+    accept: Arc<Mutex<Accept>>,
     owed: Arc<Mutex<Owed>>,
     /// What comes over one link is passed on to others.
     router: AtomicBool,
-    /// Which links are used, and how often a way broke.
+    /// Which links are used.
     shape: Mutex<Shape>,
-    shifts: AtomicU64,
     /// Counts changes of who wants what.
     interest_version: AtomicU64,
     flushes: Mutex<Flushes>,
@@ -156,14 +156,13 @@ impl Hub {
             chains: Arc::new(chains),
             routes: Mutex::new(Routes::new(config.seed)),
             wanted: Mutex::default(),
-            origins: Arc::default(),
+            accept: Arc::default(),
             owed: Arc::default(),
             router: AtomicBool::new(false),
             shape: Mutex::new(Shape::new(config.publisher)),
             interest_version: AtomicU64::new(1),
             flushes: Mutex::default(),
             lost: Mutex::default(),
-            shifts: AtomicU64::new(0),
             events: Mutex::default(),
             wake,
             link_ids: Mutex::default(),
@@ -432,6 +431,7 @@ impl Hub {
     /// Passes on what comes over one link to others from now on. To be said before there are links.
     pub fn set_router(&self) {
         self.router.store(true, Ordering::SeqCst);
+        lock(&self.accept).set_router();
         let mut wanted = lock(&self.wanted);
         wanted.asked.set_covering();
         self.announce_roles(&mut wanted);
@@ -443,7 +443,6 @@ impl Hub {
     fn want(&self, wanted: MutexGuard<'_, Wanted>, why: Ring) {
         let versions = wanted.asked.versions();
         drop(wanted);
-        self.change_interest();
         let routes = self.routes();
         let changed = versions.into_iter().filter_map(|(link, version)| {
             let link = routes.link(link)?;
@@ -451,6 +450,8 @@ impl Hub {
         });
         let changed: Vec<Arc<Link>> = changed.collect();
         drop(routes);
+        // Behind them: an announcement of this version of a link contains all that the hub's version counts.
+        self.change_interest();
         changed.iter().for_each(|link| link.bell.ring(why));
     }
 

@@ -8,14 +8,17 @@
 //! | numbers of its chain that this link was not given           | a skip over them                      |
 //! | the first, a new millisecond, a new version of our interest | a mark: number, time and version      |
 //! | messages of another chain                                   | a mark behind those, and one for this |
+//!
+//! Before the first skip that was decided under an announcement of a member, the lane says that it applies that announcement.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use foldhash::{HashMap, HashMapExt};
 use shoal_norm::{NodeId, Time};
-use shoal_wire::{Mark, PassedOn, Skip, SkipReason, frame};
+use shoal_wire::{Answered, Applied, Forgets, Mark, PassedOn, Skip, SkipReason, frame};
 
+use super::accept::Key;
+use super::applied::AppliedInterest;
 use super::chain::{LinkId, Stamp};
 use super::kept::Kept;
 use super::losers::{Losers, OTHER_END};
@@ -45,14 +48,41 @@ struct Passed {
     at: Time,
 }
 
-/// Messages of a chain that are not replayed for want of room: from the next number to the last, and when the first was published.
-struct Omitted {
-    chain: Chain,
-    timestamp_us: u64,
-    at: Time,
-    next: u64,
-    last: u64,
+/// The answer to a request.
+#[derive(Copy, Clone, Debug)]
+pub(super) struct Answer {
+    pub chain: Chain,
+    /// Who publishes here.
+    pub publisher: u64,
+    /// Its first number, and the one behind the last.
+    pub first: u64,
+    pub end: u64,
+    /// Numbers up to this one are not kept any more.
+    pub forgotten: u64,
+    /// What is not among the messages is unwanted there. Otherwise it may be lost.
+    pub is_whole: bool,
+    /// It was asked for by age: numbers before the first are older.
+    pub is_by_age: bool,
+    /// Whose request it is.
+    pub answered: Option<Answered>,
 }
+
+/// Numbers of a chain that is passed on which a link does not get, from the first up to the end, and the version of our interest that
+/// contains what its members want.
+#[derive(Copy, Clone, Debug)]
+pub(super) struct Skipped {
+    pub key: Key,
+    pub first: u64,
+    pub end: u64,
+    pub interest: u64,
+    /// Nothing of the chain was passed on there before.
+    pub begins: bool,
+}
+
+/// Whether numbers that a link does not get were skipped under that version at least.
+pub(super) type IsSure<'a> = dyn Fn(LinkId, &Skipped) -> bool + 'a;
+/// The same for one link.
+type IsSureHere<'a> = dyn Fn(&Skipped) -> bool + 'a;
 
 /// A link's buffer in a lane.
 #[derive(Debug)]
@@ -70,12 +100,16 @@ pub(super) struct Outlet {
     pub next: u64,
     /// What the last mark of our own chain said, unless another chain's came after it.
     marked: Option<(u64, u64)>,
+    /// The last mark named our own chain, or there was none.
+    is_own: bool,
     /// Messages came after the last mark.
     pub unmarked: bool,
     /// Its link sends nothing of it for now, because its receivers take no more.
     pub blocked: bool,
     /// Some of what it was not given was wanted, and dropped for want of room.
     pub dropped: bool,
+    /// It was on standby before anything was sent.
+    has_rested: bool,
     /// The version of what we want that was announced there.
     pub version: u64,
     /// Chains that are passed on, and the one that the last mark named; none if that is our own.
@@ -94,6 +128,9 @@ pub(super) struct Outlet {
     pub parked: Vec<LinkId>,
     /// The longest message that whoever is behind it takes.
     pub message_bytes_max: usize,
+    /// Which announcements of members skips are decided under, and the version of the hub's interest that contains them all.
+    pub applied: AppliedInterest,
+    pub interest: u64,
 }
 
 impl Outlet {
@@ -108,9 +145,11 @@ impl Outlet {
             own_dropped: 0,
             next,
             marked: None,
+            is_own: true,
             unmarked: false,
             blocked: false,
             dropped: false,
+            has_rested: false,
             version: 0,
             passed: HashMap::new(),
             current: None,
@@ -121,6 +160,8 @@ impl Outlet {
             runs: 0,
             parked: Vec::new(),
             message_bytes_max: usize::MAX,
+            applied: AppliedInterest::default(),
+            interest: 0,
         }
     }
 
@@ -160,10 +201,10 @@ impl Outlet {
     #[inline]
     pub fn publish(&mut self, chain: u32, number: u64, stamp: Stamp, length: usize, parts: &[&[u8]]) {
         if self.current.is_some() {
-            self.return_to_own(chain, number, stamp);
+            self.return_to_own();
         }
         if self.next != number {
-            self.skip(number);
+            self.skip(chain, number, stamp);
         }
         if self.marked != Some((stamp.timestamp_us, self.version)) {
             self.mark(chain, number, stamp);
@@ -201,17 +242,51 @@ impl Outlet {
 
     /// Says that the numbers before this one do not come. Whoever was welcomed expects them, though nothing was sent yet.
     #[cold]
-    pub fn skip(&mut self, number: u64) {
+    pub fn skip(&mut self, chain: u32, number: u64, stamp: Stamp) {
+        if !self.is_own {
+            // A skip belongs to the chain that the mark before it names.
+            self.mark(chain, self.next, stamp);
+        }
         let dropped = std::mem::take(&mut self.dropped);
         let reason = if dropped { SkipReason::Dropped } else { SkipReason::Unwanted };
         self.append_skip(reason, self.next, number - self.next);
         self.next = number;
     }
 
+    /// What was not sent while the link was on standby may have been for those behind it: that is said before anything else.
+    #[cold]
+    fn tell_rested(&mut self) {
+        self.has_rested = false;
+        self.append_skip(SkipReason::Rests, 0, 0);
+    }
+
     fn append_skip(&mut self, reason: SkipReason, number: u64, count: u64) {
+        if self.has_rested {
+            self.tell_rested();
+        }
+        if reason == SkipReason::Unwanted {
+            self.tell_applied();
+        }
         let mut record = Vec::with_capacity(24);
         Skip { reason, number, count }.write(&mut record);
         self.append(record.len(), &[&record]);
+    }
+
+    /// Says whose interest skips are decided under from here on, if that changed.
+    fn tell_applied(&mut self) {
+        let members = self.applied.take_unsaid();
+        if !members.is_empty() {
+            let mut record = Vec::with_capacity(8 + 18 * members.len());
+            Applied { members }.write(&mut record);
+            self.append(record.len(), &[&record]);
+        }
+    }
+
+    /// Skips what this link was not given up to the last number: that was decided before another announcement is applied.
+    pub fn tell_decided(&mut self, chain: u32, stamp: Stamp, last: u64) {
+        if self.next <= last {
+            self.tell_position(chain, last + 1, stamp);
+        }
     }
 
     /// Says which number of ours comes next, and when it was published.
@@ -239,10 +314,10 @@ impl Outlet {
     /// Says how far our own chain is.
     pub fn tell_position(&mut self, chain: u32, next: u64, stamp: Stamp) {
         if self.current.is_some() {
-            self.return_to_own(chain, next, stamp);
+            self.return_to_own();
         }
         if self.next != next {
-            self.skip(next);
+            self.skip(chain, next, stamp);
         }
         self.mark(chain, next, stamp);
     }
@@ -250,15 +325,18 @@ impl Outlet {
     /// Says that numbers of ours before this one do not come, and nothing after them.
     pub fn skip_own(&mut self, chain: u32, next: u64, stamp: Stamp) {
         if self.current.is_some() {
-            self.return_to_own(chain, next, stamp);
+            self.return_to_own();
         }
-        self.skip(next);
+        self.skip(chain, next, stamp);
     }
 
     fn append_mark(&mut self, mark: Mark) {
+        if self.has_rested {
+            self.tell_rested();
+        }
         let mut record = Vec::with_capacity(40);
         mark.write(&mut record);
-        self.unmarked = false;
+        (self.unmarked, self.is_own) = (false, mark.source.is_none());
         self.append(record.len(), &[&record]);
     }
 
@@ -288,22 +366,30 @@ impl Outlet {
             self.append_skip(SkipReason::Rests, 0, 0);
             self.passed.clear();
             (self.current, self.marked) = (None, None);
+        } else {
+            self.has_rested = true;
+        }
+    }
+
+    /// A node behind the link is not counted on any more.
+    pub fn forget(&mut self, node: NodeId, has_failed: bool) {
+        self.applied.forget(node);
+        if has_failed && self.appended > 0 {
+            let mut record = Vec::with_capacity(8);
+            Forgets { node }.write(&mut record);
+            self.append(record.len(), &[&record]);
         }
     }
 
     // --- what is passed on ---
 
-    /// What follows is our own again, and has this number.
+    /// What follows is our own again.
     #[cold]
-    fn return_to_own(&mut self, chain: u32, number: u64, stamp: Stamp) {
+    fn return_to_own(&mut self) {
         if self.unmarked {
             self.mark_passed();
         }
         (self.current, self.marked, self.again) = (None, None, None);
-        if self.next != number {
-            // A skip belongs to the chain that the mark before it names.
-            self.mark(chain, self.next, stamp);
-        }
     }
 
     /// Says which number of the chain that is being passed on comes next.
@@ -330,6 +416,11 @@ impl Outlet {
         }
     }
 
+    /// The number of a chain that comes next here, if it is passed on.
+    pub fn passed_next(&self, key: (u64, u32)) -> u64 {
+        self.passed.get(&key).map_or(0, |passed| passed.next)
+    }
+
     /// The chain, from this number on if it was not passed on before.
     fn begin(&mut self, key: (u64, u32), number: u64) {
         if self.passed.contains_key(&key) {
@@ -344,7 +435,7 @@ impl Outlet {
             .insert(key, Passed { next: number, marked: None, hops: 0, dropped: 0, used, at: Time::ZERO });
     }
 
-    /// Appends a message of a chain that is passed on.
+    /// Appends a message of a chain that is passed on. False if it is there already.
     #[inline]
     pub fn pass(
         &mut self,
@@ -353,17 +444,25 @@ impl Outlet {
         chain: &Chain,
         (number, timestamp_us): (u64, u64),
         record: &[u8],
-    ) {
+        is_sure: &IsSureHere<'_>,
+    ) -> bool {
         let key = chain.key();
+        if self.passed.get(&key).is_some_and(|passed| number < passed.next) {
+            // Others asked for it again.
+            return false;
+        }
         if self.current != Some(key) || self.again.is_some() != chain.again.is_some() {
-            self.begin(key, number);
+            // A chain that nobody there wanted so far begins with what was left out: whoever knows nothing of it need not ask.
+            let left_out = Skipped { key, first: 1, end: number, interest: self.interest, begins: true };
+            let is_new = number > 1 && !self.passed.contains_key(&key);
+            self.begin(key, if is_new && is_sure(&left_out) { 1 } else { number });
             self.close_run(own, stamp);
             self.current = None;
             self.enter(key, own, stamp);
         }
         self.again = chain.again.map(|published| now.since(published));
         let version = self.version;
-        let Some(passed) = self.passed.get_mut(&key) else { return };
+        let Some(passed) = self.passed.get_mut(&key) else { return false };
         passed.at = now;
         let before = std::mem::replace(&mut passed.next, number + 1);
         let said = passed.marked.map(|(timestamp_us, version, _)| (timestamp_us, version));
@@ -388,8 +487,7 @@ impl Outlet {
                 self.append_mark(mark(before.min(number)));
             }
             if before < number {
-                let reason = if dropped { SkipReason::Dropped } else { SkipReason::Unwanted };
-                self.append_skip(reason, before, number - before);
+                self.skip_passed(key, (before, number), dropped, is_sure);
             }
             if said.is_some_and(|said| said != (timestamp_us, version)) {
                 self.append_mark(mark(number));
@@ -398,86 +496,113 @@ impl Outlet {
         self.unmarked = true;
         self.messages += 1;
         self.append(record.len(), &[record]);
+        true
     }
 
-    /// Replays what may have been on a path that broke, our own messages under our publisher. What is not among it was not for this
-    /// link, or is not kept any more. Beyond `room` bytes messages are reported as lost.
-    pub fn repeat<'a>(
+    /// Skips numbers of a chain that is passed on, from the first up to the end, which is not among them.
+    fn skip_passed(
+        &mut self,
+        key: (u64, u32),
+        (first, end): (u64, u64),
+        dropped: bool,
+        is_sure: &IsSureHere<'_>,
+    ) {
+        let reason = match dropped {
+            true => SkipReason::Dropped,
+            false if is_sure(&Skipped { key, first, end, interest: self.interest, begins: false }) => {
+                SkipReason::Unwanted
+            }
+            false => SkipReason::Unsure,
+        };
+        self.append_skip(reason, first, end - first);
+    }
+
+    /// Answers a request: what follows of the chain begins with a number, is decided under the asker's interest, and goes on from the
+    /// last one. Beyond `room` bytes messages are reported as lost.
+    pub fn replay(
         &mut self,
         now: Time,
         (own, stamp): (u32, Stamp),
-        publisher: u64,
-        messages: impl Iterator<Item = Kept<'a>>,
+        answer: &Answer,
+        messages: &[Kept<'_>],
         room: usize,
     ) {
-        let full = self.appended + room as u64;
-        let mut omitted: BTreeMap<(u64, u32), Omitted> = BTreeMap::new();
-        let mut reached: HashMap<(u64, u32), u64> = HashMap::new();
-        // The chain, the timestamp that the last mark said, and when it was published.
-        let mut current: Option<(Chain, u64, Time)> = None;
-        for Kept { chain, number, timestamp_us, at, record, lost } in messages {
-            let key = chain.key();
-            let next = reached.get(&key).copied().unwrap_or(number);
-            if !omitted.is_empty() || self.appended + record.len() as u64 > full {
-                let first = Omitted { chain: *chain, timestamp_us, at, next, last: number };
-                omitted.entry(key).or_insert(first).last = number + lost.max(1) - 1;
+        let &Answer { chain, publisher, first, end, forgotten, .. } = answer;
+        let (key, full) = (chain.key(), self.appended + room as u64);
+        self.begin_answer((now, own, stamp), answer);
+        let mut next = first;
+        if forgotten >= next {
+            let last = forgotten.min(end - 1);
+            self.append_skip(SkipReason::Lost, next, last + 1 - next);
+            self.note_unreplayed(publisher, key, last);
+            next = last + 1;
+        }
+        let absent = if answer.is_whole { SkipReason::Unwanted } else { SkipReason::Lost };
+        let mut marked = None;
+        for &Kept { number, timestamp_us, at, record, lost, .. } in messages {
+            if number + lost.max(1) <= next || number >= end {
                 continue;
             }
-            if number < next || self.reserve(record.len()).is_err() {
-                continue;
-            }
-            match current {
-                None => self.close_run(own, stamp),
-                Some((before, before_us, before_at)) if before.key() != key => {
-                    let next = reached.get(&before.key()).copied().unwrap_or_default();
-                    self.mark_again((now, before_at), &before, stamp, next, before_us);
-                }
-                Some(_) => {}
-            }
-            if current.is_none_or(|(before, before_us, _)| (before.key(), before_us) != (key, timestamp_us)) {
-                self.mark_again((now, at), chain, stamp, next, timestamp_us);
+            if self.appended + record.len() as u64 > full || self.reserve(record.len()).is_err() {
+                break;
             }
             if next < number {
-                self.append_skip(SkipReason::Unwanted, next, number - next);
+                self.append_skip(absent, next, number - next);
+                next = number;
             }
             if lost > 0 {
-                self.append_skip(SkipReason::Lost, number, lost);
-            } else {
-                self.messages += 1;
-                self.append(record.len(), &[record]);
-            }
-            reached.insert(key, number + lost.max(1));
-            current = Some((*chain, timestamp_us, at));
-        }
-        for (key, Omitted { chain, timestamp_us, at, next, last }) in omitted {
-            match current {
-                None => self.close_run(own, stamp),
-                Some((before, before_us, before_at)) => {
-                    let next = reached.get(&before.key()).copied().unwrap_or_default();
-                    self.mark_again((now, before_at), &before, stamp, next, before_us);
-                }
-            }
-            self.mark_again((now, at), &chain, stamp, next, timestamp_us);
-            self.append_skip(SkipReason::Lost, next, last - next + 1);
-            self.losers.add(OTHER_END, if key.0 == publisher { (0, key.1) } else { key }, last);
-            reached.insert(key, last + 1);
-            current = Some((chain, timestamp_us, at));
-        }
-        let Some((last, last_us, last_at)) = current else { return };
-        self.mark_again((now, last_at), &last, stamp, reached[&last.key()], last_us);
-        for (key, next) in reached {
-            if key.0 == publisher {
-                self.next = self.next.max(next);
+                self.append_skip(SkipReason::Lost, next, number + lost - next);
+                next = number + lost;
                 continue;
             }
-            self.begin(key, next);
-            if let Some(passed) = self.passed.get_mut(&key) {
-                passed.next = passed.next.max(next);
-                (passed.marked, passed.dropped) = (None, 0);
+            if marked.replace(timestamp_us) != Some(timestamp_us) {
+                self.mark_again((now, at), &chain, stamp, (number, timestamp_us), None);
+            }
+            self.messages += 1;
+            self.append(record.len(), &[record]);
+            next = number + 1;
+        }
+        if next < end {
+            let is_cut = messages.last().is_some_and(|last| last.number >= next);
+            let reason = if is_cut { SkipReason::Lost } else { absent };
+            self.append_skip(reason, next, end - next);
+            if reason == SkipReason::Lost {
+                self.note_unreplayed(publisher, key, end - 1);
             }
         }
-        self.marked = None;
-        self.current = Some(last.key()).filter(|key| key.0 != publisher);
+        self.mark_again((now, now), &chain, stamp, (end, marked.unwrap_or_default()), None);
+        self.go_on_with(publisher, &chain, end);
+    }
+
+    /// Says that what follows of a chain answers a request, and goes back to where that begins.
+    pub fn begin_answer(&mut self, (now, own, stamp): (Time, u32, Stamp), answer: &Answer) {
+        let &Answer { chain, publisher, first, is_by_age, answered, .. } = answer;
+        self.close_run(own, stamp);
+        let start = if is_by_age { 1 } else { first };
+        self.mark_again((now, now), &chain, stamp, (start, 0), answered);
+        if first > start {
+            self.append_skip(SkipReason::Older, start, first - start);
+        }
+        self.go_on_with(publisher, &chain, first);
+    }
+
+    /// The next message of a chain has this number; the last mark named the chain.
+    fn go_on_with(&mut self, publisher: u64, chain: &Chain, next: u64) {
+        (self.marked, self.again, self.current) = (None, None, None);
+        if chain.publisher == publisher {
+            (self.next, self.is_own) = (next, true);
+            return;
+        }
+        let key = chain.key();
+        self.begin(key, next);
+        self.current = Some(key);
+        if let Some(passed) = self.passed.get_mut(&key) {
+            (passed.next, passed.marked, passed.dropped, passed.hops) = (next, None, 0, chain.hops);
+        }
+    }
+
+    fn note_unreplayed(&mut self, publisher: u64, key: (u64, u32), last: u64) {
+        self.losers.add(OTHER_END, if key.0 == publisher { (0, key.1) } else { key }, last);
     }
 
     fn mark_again(
@@ -485,8 +610,8 @@ impl Outlet {
         (now, published): (Time, Time),
         chain: &Chain,
         stamp: Stamp,
-        number: u64,
-        timestamp_us: u64,
+        (number, timestamp_us): (u64, u64),
+        answered: Option<Answered>,
     ) {
         let again = Some(now.since(published));
         let clock_us = if chain.hops == 0 { stamp.clock.as_nanos() / 1000 } else { chain.clock_us(now) };
@@ -498,7 +623,7 @@ impl Outlet {
             clock_us,
             version: self.version,
             earlier_us: timestamp_us,
-            answered: None,
+            answered,
         });
     }
 
@@ -536,6 +661,7 @@ impl Outlet {
         chain: &Chain,
         (first, last): (u64, u64),
         begins: bool,
+        is_sure: &IsSureHere<'_>,
     ) {
         let key = chain.key();
         if begins {
@@ -551,8 +677,7 @@ impl Outlet {
         passed.next = next.max(last + 1);
         self.mark_at(key, next);
         if first > next {
-            let reason = if dropped { SkipReason::Dropped } else { SkipReason::Unwanted };
-            self.append_skip(reason, next, first - next);
+            self.skip_passed(key, (next, first), dropped, is_sure);
         }
         // What was skipped as unwanted before, and is known to be lost only now, stands behind where we are.
         if first < next {
@@ -565,21 +690,22 @@ impl Outlet {
     }
 
     /// Says how far a chain is that is passed on: whoever read some of it another way before may lack what came since.
-    pub fn tell_passed(&mut self, (own, stamp): (u32, Stamp), key: (u64, u32), next: u64) {
-        let is_new = !self.passed.contains_key(&key);
+    pub fn tell_passed(
+        &mut self,
+        (own, stamp): (u32, Stamp),
+        key: (u64, u32),
+        next: u64,
+        is_sure: &IsSureHere<'_>,
+    ) {
         self.begin(key, next);
         let Some(passed) = self.passed.get_mut(&key) else { return };
         let before = passed.next;
-        if before > next || before == next && !is_new {
-            return;
-        }
-        passed.next = next;
+        passed.next = next.max(before);
         let dropped = std::mem::take(&mut passed.dropped) > 0;
         self.enter(key, own, stamp);
         self.mark_at(key, before);
         if before < next {
-            let reason = if dropped { SkipReason::Dropped } else { SkipReason::Unwanted };
-            self.append_skip(reason, before, next - before);
+            self.skip_passed(key, (before, next), dropped, is_sure);
         }
     }
 

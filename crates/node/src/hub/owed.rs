@@ -7,8 +7,8 @@ use std::time::Duration;
 use foldhash::HashMap;
 use shoal_norm::Time;
 
+use super::accept::Key;
 use super::chain::LinkId;
-use super::origins::Key;
 
 /// Chains of which something is owed; of more it is not noted.
 const OWED_MAX: usize = 16_384;

@@ -3,8 +3,8 @@
 use foldhash::HashMap;
 use shoal_norm::Time;
 
+use super::accept::Key;
 use super::chain::LinkId;
-use super::origins::Key;
 use crate::clock_offset::ClockOffset;
 
 /// A message that was passed on so often is not passed on any more: the last guard against a circle that nobody noticed.

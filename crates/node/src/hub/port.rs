@@ -18,8 +18,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use shoal_norm::{Chunk, NodeId, Time};
-use shoal_wire::{About, Answer, DecodeError, LinkState, Question, RecordKind};
+use shoal_wire::{About, Answer, DecodeError, LinkState, Question, RecordKind, Replay};
 
+use super::accept::Key;
 use super::asking::interest_of;
 use super::assembly::Assembly;
 use super::chain::LinkId;
@@ -28,7 +29,6 @@ use super::event::{Departure, HubEvent, Lost};
 use super::inbox::{Fed, Inbox, Place, SourceId, SourceNews, Told};
 use super::link::{Link, Ring, Traffic};
 use super::losers::OTHER_END;
-use super::origins::Key;
 use super::routes::InterestId;
 use super::{Hub, lock};
 use crate::interest::{Announcer, Entry};
@@ -36,6 +36,8 @@ use crate::interest::{Announcer, Entry};
 /// A router that does not answer is asked again so often: whoever began to listen to a control stream a moment ago may have missed
 /// what was said before, and any other says whom it waits for.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
+/// Requests of one turn; whoever asked for more asks again.
+const REPLAYS_MAX: usize = 1024;
 /// Questions that wait until nothing is put aside, and until both of us know the same routers; more are answered at once.
 const DEFERRED_MAX: usize = 256;
 /// So long they wait until both of us know the same routers.
@@ -43,18 +45,9 @@ const AGREES_IN: Duration = Duration::from_millis(500);
 /// How soon they are looked at again.
 const DEFERRED_FOR: Duration = Duration::from_millis(20);
 
-/// For so long after a link was taken up, or a way broke anywhere, whoever asks for something may have been served another way before.
-const FRESH: Duration = Duration::from_secs(5);
-
-/// So long after a link was taken up those behind it are told how far we are. By then they have asked for what is said again there: who
-/// is told first takes it for lost.
-const POSITION_AFTER: Duration = Duration::from_secs(2);
-
 /// A router that begins on a shared link passes nothing on from there for so long, as if it rested: by then it knows whether another one
 /// does, and who has heard more.
 const LISTENS: Duration = Duration::from_millis(100);
-/// A link that rests so soon after it began was never used.
-const NEW: Duration = Duration::from_secs(2);
 
 /// How often it is looked at what others brought over a link that rests, if nobody waits for it: before they can be missed.
 const OWED_EVERY: Duration = Duration::from_millis(100);
@@ -71,17 +64,14 @@ pub struct Port {
     rests: bool,
     /// When it had its first turn.
     began: Option<Time>,
-    /// The time of its last turn, and until when what is asked for may have been on a way that broke.
+    /// The time of its last turn.
     now: Time,
-    fresh_until: Time,
-    /// How often ways had changed then.
-    shifts: u64,
-    /// When those behind the link are told how far we are, after it was taken up.
-    position_at: Time,
     /// When it is looked at what others brought while the link rests, if nobody waits for it.
     owed_at: Time,
     /// When routers that have not answered are asked again.
     ask_again_at: Time,
+    /// Requests for what is missing that are not answered yet.
+    replays: Mutex<Vec<Replay>>,
     /// Questions that are answered when nothing is put aside any more, and since when they wait.
     deferred: Mutex<Vec<(Question, Time)>>,
     /// Somebody began to ask for something: how far the chains are that are passed on is to be told, and of these again.
@@ -91,8 +81,10 @@ pub struct Port {
 
 impl Port {
     pub(super) fn new(hub: Arc<Hub>, link: Arc<Link>) -> Port {
-        let (origins, owed) = (hub.origins.clone(), hub.owed.clone());
-        let place = Place { link: link.id, rests: None, publisher: hub.publisher, origins, owed };
+        let (accept, owed) = (hub.accept.clone(), hub.owed.clone());
+        let (publisher, asks) = (hub.publisher, link.asks());
+        let announced = Arc::default();
+        let place = Place { link: link.id, rests: false, asks, publisher, accept, owed, announced };
         let assembly = Assembly::new(hub.assembly.clone());
         let inbox = Inbox::new(hub.chains.message_bytes_max(), assembly, place, hub.is_router());
         Port {
@@ -103,11 +95,9 @@ impl Port {
             rests: false,
             began: None,
             now: Time::ZERO,
-            fresh_until: Time::ZERO,
-            shifts: 0,
-            position_at: Time::NEVER,
             owed_at: Time::ZERO,
             ask_again_at: Time::NEVER,
+            replays: Mutex::default(),
             deferred: Mutex::default(),
             asks_anew: AtomicBool::new(false),
             untold: Vec::new(),
@@ -195,29 +185,27 @@ impl Port {
         self.inbox.finish(now);
     }
 
-    /// Looks again at what waits for another source, which may bring what comes before it. Returns when to do so next, and
-    /// whether some of it cannot be read. To be called in every turn of the link.
+    /// Reads what was withheld, and has the link carry requests for what is missing. Returns when to do so next, and whether some of
+    /// it cannot be read. To be called in every turn of the link.
     pub fn read_aside(&mut self, now: Time, mut told: impl FnMut(SourceId, Told)) -> (Time, bool) {
-        loop {
-            let (at, source) = self.inbox.aside();
-            if at == Time::NEVER && !self.inbox.may_have_aside(now) {
-                self.hear_deferred(now);
-            }
-            if at > now {
-                let is_deferred = !lock(&self.deferred).is_empty();
-                return (if is_deferred { at.min(now + DEFERRED_FOR) } else { at }, false);
-            }
+        while let Some(source) = self.inbox.aside() {
             match self.feed(now, source, Chunk { bytes: &[], fresh: false }, |news| told(source, news)) {
                 Fed::All => self.hand_over_if_full(now),
                 Fed::Broken => return (Time::NEVER, true),
-                // It waits for a reader, too; there will be a turn when that has room.
-                Fed::Held if self.inbox.aside().0 <= now => return (Time::NEVER, false),
-                Fed::Held => {}
+                // It waits for a reader; there will be a turn when that has room.
+                Fed::Held => break,
             }
         }
+        let (lost, ask_at) = self.hub.ask(now, &self.link);
+        for ((publisher, chain), first, last) in lost {
+            self.tell_lost(Lost { node: 0, publisher, chain, first, last, segments: 0 });
+        }
+        self.hear_deferred(now);
+        let is_deferred = !lock(&self.deferred).is_empty();
+        (if is_deferred { ask_at.min(now + DEFERRED_FOR) } else { ask_at }, false)
     }
 
-    /// Nothing is put aside any more, on no link: what was asked meanwhile is answered, unless it is about what is withheld.
+    /// What was asked meanwhile is answered, unless it is about what is missing, or withheld.
     fn hear_deferred(&mut self, now: Time) {
         let deferred = std::mem::take(&mut *lock(&self.deferred));
         if deferred.is_empty() {
@@ -225,7 +213,9 @@ impl Port {
         }
         let link = self.link.id;
         let waits = |(question, since): &(Question, Time)| {
-            self.withholds(now, question) || now < *since + AGREES_IN && self.hub.disagrees(link, question)
+            self.lacks(question)
+                || self.withholds(now, question)
+                || now < *since + AGREES_IN && self.hub.disagrees(link, question)
         };
         let (waiting, ready): (Vec<_>, Vec<_>) = deferred.into_iter().partition(waits);
         lock(&self.deferred).extend(waiting);
@@ -236,6 +226,11 @@ impl Port {
                 false => self.hub.hear_question(link, question),
             }
         }
+    }
+
+    /// Whether some of what a question is about is missing, and asked for.
+    fn lacks(&self, question: &Question) -> bool {
+        question.about == About::Messages && lock(&self.hub.accept).is_lacking(question.origin.0)
     }
 
     /// Whether others have not brought on another way what a question is about, and what came over this link while it rests.
@@ -258,23 +253,15 @@ impl Port {
     }
 
     /// Something became known of a source beside its bytes. Calls `told` with what follows from it.
-    pub fn note_source(&mut self, now: Time, id: SourceId, news: SourceNews, mut told: impl FnMut(Told)) {
+    pub fn note_source(&mut self, now: Time, id: SourceId, news: SourceNews, told: impl FnMut(Told)) {
         if let SourceNews::Ends(last) = news
             && let Some(bytes) = self.inbox.ending(id, last)
         {
-            // What waits for a mark is numbered by the end.
-            self.feed(now, id, Chunk { bytes: &bytes, fresh: false }, &mut told);
+            self.feed(now, id, Chunk { bytes: &bytes, fresh: false }, told);
             self.hand_over(now);
         }
-        if !self.hub.is_router() {
-            return self.inbox.note(now, id, news, &[], told);
-        }
-        // What came before it goes on before it.
-        self.hand_over(now);
-        let asking = self.hub.routes().asking(self.link.id);
-        self.inbox.turn_to(id);
-        self.inbox.note(now, id, news, &asking, told);
-        self.hand_over(now);
+        let reads = self.hub.is_router() || self.hub.routes().reads_since() != Time::NEVER;
+        self.inbox.note(now, id, news, reads);
     }
 
     /// Whose messages a source carries, and the number that should come next; 0 if not known.
@@ -380,6 +367,8 @@ impl Port {
         if departure == Departure::Failed {
             self.hub.note_failed(self.now, self.link.id, node);
         }
+        // In the lanes, before the first message that is left out because of it.
+        self.hub.chains.forget_member(self.link.id, node, departure == Departure::Failed);
         self.hub.routes().remove_member(self.link.id, node);
         self.hub.chains.forget_loser(self.link.id, node);
         self.hub.forget_behind(self.link.id, node);
@@ -395,23 +384,29 @@ impl Port {
         let interest = |(id, entry): &(u64, Entry)| Some((*id, interest_of(entry)?));
         let ids: Vec<InterestId> = removed.iter().map(|(id, _)| *id).collect();
         let new: Vec<_> = added.iter().filter_map(interest).collect();
-        // Over a link that rests nothing is said before it is taken up.
-        let is_first = if self.link.is_fresh.load(Ordering::Relaxed) && !self.link.is_resting() {
-            self.hub.change_fresh_interest(self.now, &self.link, node, new, &ids)
-        } else {
-            self.hub.routes().change_interest(self.link.id, node, new, &ids)
-        };
+        let is_first = self.hub.routes().change_interest(self.link.id, node, new, &ids);
         if is_first && self.hub.is_router() {
-            self.asks_anew.store(true, Ordering::SeqCst);
+            // Before a flush asks there again.
+            let is_told =
+                !self.link.is_resting() && self.hub.tell_passed(self.now, &self.link, None).is_empty();
+            self.asks_anew.store(!is_told, Ordering::SeqCst);
             self.link.bell.ring(Ring::Turn);
         }
         self.hub.change_interest();
         self.hub.ask_behind(self.link.id, node, added, removed);
+        self.link.interest.store(self.hub.interest_version(), Ordering::SeqCst);
         let patterns = |entries: &[(u64, Entry)]| {
             let patterns: BTreeSet<&str> = entries.iter().map(|(_, entry)| entry.pattern.as_str()).collect();
             patterns.into_iter().map(str::to_owned).collect()
         };
         self.hub.tell(HubEvent::Subscriptions(node, patterns(added), patterns(removed)));
+    }
+
+    /// The announcement of a node was acted on: who publishes there, its version, and whether the node asks for more than before.
+    pub fn apply(&self, node: NodeId, announced: (u64, u64), asks_more: bool) {
+        if announced.0 > 0 {
+            self.hub.apply(self.now, &self.link, node, announced, asks_more);
+        }
     }
 
     /// Bytes of messages whose end has not come, beside short ones.
@@ -442,17 +437,24 @@ impl Port {
     #[inline]
     pub fn settle(&mut self, now: Time) {
         if self.link.is_resting() && !self.link.is_to_rest.load(Ordering::SeqCst) {
-            self.hub.take_up(now, &self.link);
-            self.fresh_until = now + FRESH;
-            self.position_at = now + POSITION_AFTER;
+            let is_asked = self.hub.routes().has_asking(self.link.id);
+            let is_told = self.hub.take_up(now, &self.link, is_asked);
+            self.asks_anew.store(!is_told, Ordering::SeqCst);
         }
         self.now = now;
-        let shifts = self.hub.shifts.load(Ordering::SeqCst);
-        if shifts != std::mem::replace(&mut self.shifts, shifts) {
-            self.fresh_until = now + FRESH;
+        self.inbox.set_node(self.hub.node());
+        let version = self.hub.interest_version();
+        // Where there is one neighbour, our interest goes ahead of requests.
+        if !self.link.is_shared() || self.wanted_version() <= self.announced.load(Ordering::SeqCst) {
+            let announcement = self.wanted_version();
+            self.link.announced.store(version, Ordering::SeqCst);
+            self.link.announcement.store(announcement, Ordering::SeqCst);
+            self.inbox.note_announced(announcement, version);
         }
-        if now >= self.fresh_until && self.link.is_fresh.load(Ordering::Relaxed) {
-            self.link.is_fresh.store(false, Ordering::Relaxed);
+        if self.link.is_resting() {
+            // What is announced there contains nothing that we want: requests wait until it does.
+            self.inbox.forget_announced();
+            self.link.announced.store(0, Ordering::SeqCst);
         }
         let began = *self.began.get_or_insert(now);
         let listens = self.hub.is_router() && self.link.is_shared() && now < began + LISTENS;
@@ -460,7 +462,8 @@ impl Port {
         if rests != self.rests {
             self.rests = rests;
             self.hand_over(now);
-            self.inbox.set_resting(now, rests, now < began + NEW);
+            let reads = self.hub.is_router() || self.hub.routes().reads_since() != Time::NEVER;
+            self.inbox.set_resting(now, rests, reads);
             if rests {
                 self.hub.chains.rest(self.link.id);
             } else {
@@ -471,10 +474,7 @@ impl Port {
         if self.rests {
             self.settle_owed(now);
         }
-        if now >= self.position_at {
-            self.position_at = Time::NEVER;
-            self.tell_position();
-        }
+        self.inbox.set_usable(self.hub.has_routers(self.link.id));
         if !self.rests && self.asks_anew.load(Ordering::SeqCst) {
             self.asks_anew.store(false, Ordering::SeqCst);
             self.untold = self.hub.tell_passed(now, &self.link, None);
@@ -528,8 +528,8 @@ impl Port {
             RecordKind::Question => {
                 let question = Question::read(record)?;
                 let mut deferred = lock(&self.deferred);
-                // What it asks about may be among what is put aside, or withheld.
-                let is_early = self.inbox.may_have_aside(self.now)
+                // What it asks about may be missing, or withheld.
+                let is_early = self.lacks(&question)
                     || self.withholds(self.now, &question)
                     || self.hub.disagrees(link, &question);
                 if is_early && deferred.len() < DEFERRED_MAX {
@@ -541,10 +541,25 @@ impl Port {
                     self.hub.hear_question(link, &question);
                 }
             }
+            RecordKind::Replay => {
+                let mut replays = lock(&self.replays);
+                if replays.len() < REPLAYS_MAX {
+                    replays.push(Replay::read(record)?);
+                }
+                drop(replays);
+                self.link.bell.ring(Ring::Turn);
+            }
             RecordKind::Answer => self.hub.hear_answer(link, &Answer::read(record)?),
             _ => return Ok(false),
         }
         Ok(true)
+    }
+
+    /// Answers requests that were heard. To be called when what members want was acted on, as far as it was heard.
+    pub fn answer_replays(&self, now: Time) {
+        for replay in std::mem::take(&mut *lock(&self.replays)) {
+            self.hub.hear_replay(now, &self.link, &replay);
+        }
     }
 
     /// Whoever is on the link may have missed what was said of where links lead: it is said again.

@@ -218,7 +218,8 @@ impl Hub {
             return Some(Attempt::Done(publishing.finish(length, 0, 0)));
         }
         let local = plan.asks || !plan.consumers.is_empty();
-        let stamp = publishing.stamp(clock, local && plan.links.is_empty());
+        // What no link takes is for readers here, or kept for those that ask later: by their age they know whether it is for them.
+        let stamp = publishing.stamp(clock, (local || plan.keeps) && plan.links.is_empty());
         let origin = Origin {
             publisher: self.publisher,
             chain: publication.lane as u32,
@@ -353,7 +354,7 @@ impl Publication<'_> {
 mod tests {
     use shoal_wire::{BodyKind, Destination, Outgoing, Topic};
 
-    use super::super::{Asleep, HubConfig, Silent, lock};
+    use super::super::{Asleep, HubConfig, LinkKind, Silent, lock};
     use super::*;
 
     struct Noon;
@@ -404,7 +405,7 @@ mod tests {
     #[test]
     fn a_plan_made_before_a_link_was_activated_is_outdated_once_the_lanes_are_free() {
         let hub = hub();
-        let port = hub.attach("cable", true, Box::new(Silent));
+        let port = hub.attach("cable", LinkKind::Alone, Box::new(Silent));
         let link = hub.routes().link(port.link()).unwrap().clone();
         link.rests.store(true, Ordering::SeqCst);
         let (plan, record) = (hub.plan(b"prices"), record());
@@ -412,7 +413,7 @@ mod tests {
         let held = lock(&hub.owed);
         let activation = std::thread::spawn({
             let (hub, link) = (hub.clone(), link.clone());
-            move || hub.take_up(Time::ZERO, &link)
+            move || hub.take_up(Time::ZERO, &link, false)
         });
         while link.is_resting() {
             std::thread::yield_now();

@@ -7,10 +7,10 @@ use foldhash::{HashMap, HashMapExt};
 use shoal_norm::{NodeId, Time};
 use shoal_wire::{MessageView, is_reserved};
 
+use super::accept::Key;
 use super::chain::LinkId;
 use super::consumer::Consumer;
 use super::link::Link;
-use super::origins::Key;
 use crate::attributes::Origin;
 use crate::switch::{self, Interest, Scope, SubscriptionId, Switch};
 
@@ -118,6 +118,11 @@ impl Routes {
     /// Who is alone at the other end of a link.
     pub fn other_end(&self, link: LinkId) -> Option<NodeId> {
         self.links.get(&link)?.members.keys().next().copied()
+    }
+
+    /// Whether a node is behind a link.
+    pub fn has_member(&self, link: LinkId, node: NodeId) -> bool {
+        self.links.get(&link).is_some_and(|joined| joined.members.contains_key(&node))
     }
 
     /// The members that subscribe to a topic, whatever they filter.

@@ -12,16 +12,15 @@ use std::sync::atomic::Ordering;
 use shoal_norm::{NodeId, Time};
 use shoal_wire::{About, Answer, LinkState, Loser, MessageView, Question, Reach};
 
+use super::accept::Key;
 use super::chain::LinkId;
 use super::flush::{Asker, FlushId, Heard, Router, Saying};
 use super::link::{Link, Ring};
-use super::origins::Key;
+use super::outlet::Skipped;
 use super::passing::{Chain, Outbound, PassedOn};
-use super::routes::InterestId;
 use super::{Hub, lock};
 use crate::attributes::Origin;
 use crate::map::Map;
-use crate::switch::{Interest, Scope, Switch};
 
 /// So many are asked with one record.
 const ASKED_AT_ONCE_MAX: usize = 128;
@@ -105,10 +104,10 @@ impl Hub {
             links.into_iter().for_each(|link| shape.tell_all(link));
         }
         let resting = shape.map.resting();
-        let has_ways = shape.map.has_other_routers() || !resting.is_empty();
-        let is_kept_anew = has_ways && self.chains.begin_keeping();
+        // Whoever is behind a router may ask for what it lacks.
+        let is_asked = shape.map.is_router() || !shape.routers.is_empty() || !resting.is_empty();
+        let is_kept_anew = is_asked && self.chains.begin_keeping();
         let broken = shape.map.broken();
-        let has_shifted = self.shifts.swap(shape.map.shifts(), Ordering::SeqCst) != shape.map.shifts();
         let due: BTreeSet<LinkId> =
             shape.due.iter().filter(|(_, due)| !due.is_empty()).map(|(&link, _)| link).collect();
         drop(shape);
@@ -116,9 +115,15 @@ impl Hub {
             self.change_interest();
         }
         let links: Vec<Arc<Link>> = self.routes().links().cloned().collect();
-        if has_shifted && self.is_router() {
-            // Whoever asks for something now may have been served on that way before.
-            links.iter().for_each(|link| link.is_fresh.store(true, Ordering::SeqCst));
+        let is_turned =
+            |link: &&Arc<Link>| link.is_to_rest.load(Ordering::SeqCst) != resting.contains(&link.id);
+        if links.iter().any(|link| is_turned(&link)) {
+            // First: once a link is active, what is announced there contains all that we want.
+            let mut wanted = lock(&self.wanted);
+            links.iter().filter(is_turned).for_each(|link| {
+                wanted.asked.set_resting(link.id, resting.contains(&link.id));
+            });
+            self.want(wanted, Ring::Turn);
         }
         let turned: Vec<&Arc<Link>> = links
             .iter()
@@ -145,12 +150,6 @@ impl Hub {
             self.say();
             self.wake.wake();
         }
-        if !turned.is_empty() {
-            let mut wanted = lock(&self.wanted);
-            let is_to_rest = |link: &Link| link.is_to_rest.load(Ordering::SeqCst);
-            turned.iter().for_each(|link| wanted.asked.set_resting(link.id, is_to_rest(link)));
-            self.want(wanted, Ring::Turn);
-        }
         for link in links.iter().filter(|link| due.contains(&link.id)) {
             link.has_news.store(true, Ordering::SeqCst);
         }
@@ -175,7 +174,11 @@ impl Hub {
         outbound: &Outbound,
         bytes: &[u8],
     ) -> PassedOn {
-        self.chains.pass_on(now, (lane, from), outbound, bytes, |chain, (number, timestamp_us), record| {
+        // What has no interest is not in it: it was decided in the same version.
+        let is_sure = |link, skipped: &Skipped| {
+            outbound.version >= skipped.interest && lock(&self.accept).is_decided(link, skipped)
+        };
+        let reroute = |chain: &Chain, (number, timestamp_us), record: &[u8]| {
             if outbound.version == self.interest_version() {
                 return None;
             }
@@ -185,21 +188,24 @@ impl Hub {
             let mut links = Vec::new();
             self.routes().route_on(&view, &origin, (from, again), |_| (), &mut links, &mut Vec::new());
             Some(links)
-        })
+        };
+        self.chains.pass_on(now, (lane, from), outbound, bytes, reroute, &is_sure)
     }
 
-    /// Gives a link that rested what is published and passed on from now on, and first what may have been on a way that broke.
-    pub(super) fn take_up(&self, now: Time, link: &Link) {
+    /// Gives a link that rested what is published and passed on from now on.
+    ///
+    /// How far chains are is told first, so that flushes wait until those behind it know what they lack. False if that is to be told
+    /// once more, because messages are being delivered.
+    pub(super) fn take_up(&self, now: Time, link: &Link, is_asked: bool) -> bool {
         let begin = || {
             link.rests.store(false, Ordering::SeqCst);
             self.outdate_plans();
         };
-        self.chains.repeat(now, (link.id, self.publisher), begin, |kept| {
-            let view = MessageView::parse(kept.record);
-            view.is_ok_and(|view| self.routes().is_wanted_on(&view, &kept.origin(), link.id))
-        });
+        self.chains.hold_still(begin);
         lock(&self.owed).forget(link.id);
-        link.is_fresh.store(true, Ordering::SeqCst);
+        link.interest.store(self.interest_version(), Ordering::SeqCst);
+        self.chains.activate(link.id, link.interest.load(Ordering::SeqCst));
+        let is_told = !is_asked || !self.is_router() || self.tell_passed(now, link, None).is_empty();
         let (appended, routers) = (self.chains.appended(link.id), self.routers(None));
         let routers: Vec<_> = routers.into_iter().filter(|((of, _), _)| *of == link.id).collect();
         if self.broken().contains(&link.id) {
@@ -211,54 +217,43 @@ impl Hub {
         self.say();
         self.change_interest();
         link.bell.ring(Ring::Turn);
-    }
-
-    /// A member behind a link that was taken up wants something else now: what may have been on a way that broke comes first.
-    pub(super) fn change_fresh_interest(
-        &self,
-        now: Time,
-        link: &Link,
-        node: NodeId,
-        added: Vec<(InterestId, Interest)>,
-        removed: &[InterestId],
-    ) -> bool {
-        let mut asked = Switch::new(0);
-        for (id, interest) in &added {
-            asked.insert(*id, interest.clone(), Scope::Elsewhere);
-        }
-        let mut is_first = false;
-        let change = || {
-            is_first = self.routes().change_interest(link.id, node, added, removed);
-            self.outdate_plans();
-        };
-        let is_repeated = self.chains.repeat(now, (link.id, self.publisher), change, |kept| {
-            let view = MessageView::parse(kept.record);
-            let mut wanted = |view: &MessageView<'_>| {
-                asked.route(view, &kept.origin(), Scope::Elsewhere).is_ok_and(|to| !to.is_empty())
-            };
-            view.is_ok_and(|view| wanted(&view))
-        });
-        if is_repeated {
-            lock(&self.flushes).note_repeated(link.id);
-        }
-        link.bell.ring(Ring::Turn);
-        is_first
+        is_told
     }
 
     /// Of a router: tells those behind a link how far the chains are that are passed on; all of them, or these. Whoever was served by
     /// another router before learns thereby what it lacks, though nothing more may be published. Returns those of which more
     /// is being delivered just now: they are to be told a little later.
     pub(super) fn tell_passed(&self, now: Time, link: &Link, only: Option<&[Key]>) -> Vec<Key> {
-        // What came over a link that rests comes another way from now on.
-        let except: Vec<LinkId> = self.resting().into_iter().chain([link.id]).collect();
-        let positions = lock(&self.origins).positions(now, &except);
+        let positions = lock(&self.accept).positions(now, link.id);
         let is_meant = |key: &Key| only.is_none_or(|only| only.contains(key));
         let (busy, still): (Vec<_>, Vec<_>) =
             positions.into_iter().filter(|(key, ..)| is_meant(key)).partition(|&(.., is_busy)| is_busy);
         let still: Vec<(Key, u64)> = still.into_iter().map(|(key, next, _)| (key, next)).collect();
-        self.chains.tell_passed(link.id, &still);
+        self.chains.tell_passed(link.id, &still, false, &|link, skipped| self.is_decided(link, skipped));
+        if !still.is_empty() {
+            lock(&self.flushes).note_told(link.id);
+        }
         link.bell.ring(Ring::Turn);
         busy.into_iter().map(|(key, ..)| key).collect()
+    }
+
+    /// Whether numbers that a link does not get were skipped under an interest that contains what its members want.
+    pub(super) fn is_decided(&self, link: LinkId, skipped: &Skipped) -> bool {
+        lock(&self.accept).is_decided(link, skipped)
+    }
+
+    /// A member of a link announced something else: who publishes there, and the version. Skips are decided under it from here on.
+    pub(super) fn apply(&self, now: Time, link: &Link, node: NodeId, announced: (u64, u64), asks_more: bool) {
+        if asks_more && self.is_router() && !link.is_resting() {
+            // What it was not given so far was decided before.
+            let positions = lock(&self.accept).positions(now, link.id);
+            let positions: Vec<(Key, u64)> =
+                positions.into_iter().map(|(key, next, _)| (key, next)).collect();
+            self.chains
+                .tell_passed(link.id, &positions, true, &|link, skipped| self.is_decided(link, skipped));
+        }
+        let interest = asks_more.then(|| link.interest.load(Ordering::SeqCst));
+        self.chains.apply(link, node, announced, interest);
     }
 
     /// The network as far as known: everybody who has several links or is a router, and where its links lead.
@@ -397,6 +392,19 @@ impl Hub {
         shape.routers.range((link, 0)..=(link, u64::MAX)).any(|(_, known)| *known == node)
     }
 
+    /// Whether a node is on a link, as far as known.
+    pub(super) fn is_neighbour(&self, link: LinkId, publisher: u64) -> bool {
+        let shape = lock(&self.shape);
+        let node = shape.routers.get(&(link, publisher)).or(shape.leaves.get(&(link, publisher))).copied();
+        drop(shape);
+        node.is_some_and(|node| self.routes().has_member(link, node))
+    }
+
+    /// Whether a router is on a link.
+    pub(super) fn has_routers(&self, link: LinkId) -> bool {
+        lock(&self.shape).routers.range((link, 0)..=(link, u64::MAX)).next().is_some()
+    }
+
     /// Has links carry the questions and answers that are due.
     pub(super) fn say(&self) {
         self.restart_flushes();
@@ -442,6 +450,13 @@ impl Hub {
             link.has_news.store(true, Ordering::SeqCst);
             link.bell.ring(Ring::Turn);
         }
+    }
+
+    /// Has a link carry a record.
+    pub(super) fn say_on(&self, link: &Link, write: impl FnOnce(&mut Vec<u8>)) {
+        lock(&self.shape).say(link.id, write);
+        link.has_news.store(true, Ordering::SeqCst);
+        link.bell.ring(Ring::Turn);
     }
 
     /// Whether whoever asks us knows other routers on a multicast network than we do: one of us has not noticed yet that one came or went,

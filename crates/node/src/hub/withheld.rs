@@ -10,9 +10,9 @@ use std::time::Duration;
 use shoal_norm::Time;
 use shoal_wire::{Mark, PassedOn, frame};
 
+use super::accept::Key;
 use super::inbox::SourceId;
 use super::notes::Notes;
-use super::origins::Key;
 
 /// Bytes that are withheld of all sources of a link; beyond it the oldest are forgotten, and told as lost if nobody else brings them.
 const WITHHELD_BYTES_MAX: usize = 4 << 20;

@@ -150,7 +150,7 @@ impl Member {
             Applied::Changed { added, removed } => {
                 self.too_much = false;
                 self.version_heard = self.version_heard.max(version);
-                Heard::Changed(Change { added, removed })
+                Heard::Changed(Change { added, removed, announced: (self.publisher, version) })
             }
             Applied::Old => Heard::Nothing,
             Applied::Partly => {

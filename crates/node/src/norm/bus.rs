@@ -33,9 +33,6 @@ const ASK_INTEREST: Duration = Duration::from_millis(1);
 /// A new node sends whatever is published for so long, because somebody may be about to ask for it.
 const DISCOVERY: Duration = Duration::from_secs(2);
 
-/// Chains of which it is remembered where we left off, at the most; of others nobody knows what was missed.
-const LEFT_OFF_MAX: usize = 4096;
-
 /// Parts of control records whose end has not come yet, of all senders together, beside short ones.
 const CONTROL_PARTS_BYTES_MAX: usize = 16 << 20;
 
@@ -68,9 +65,6 @@ pub struct NormBus {
     welcomed: HashSet<StreamId>,
     /// Who publishes on each node's run that welcomed us.
     publishers: HashMap<(NodeId, u16), u64>,
-    /// Chains whose source is gone, the oldest first, and the number that should have come next: whoever publishes them may
-    /// return.
-    left_off: VecDeque<((u64, u32), u64)>,
     /// The last numbers of those who are about to leave.
     goodbyes: HashMap<(NodeId, u16), Vec<(u32, u64)>>,
     /// Welcomes of those that have another node id now, until what came from them under the one before was read.
@@ -122,7 +116,6 @@ impl NormBus {
             last: None,
             welcomed: HashSet::new(),
             publishers: HashMap::new(),
-            left_off: VecDeque::new(),
             goodbyes: HashMap::new(),
             moved: Vec::new(),
             collided: false,
@@ -172,12 +165,6 @@ impl NormBus {
         let last = last.and_then(|last| last.iter().find(|(chain, _)| *chain == u32::from(stream.object)));
         if let Some(&(_, last)) = last {
             self.note(now, stream, source, SourceNews::Ends(last));
-        }
-        if let Some((known, next)) = self.port.source(source).filter(|&(_, next)| next > 0) {
-            if self.left_off.len() == LEFT_OFF_MAX {
-                self.left_off.pop_front();
-            }
-            self.left_off.push_back(((known.publisher, known.chain), next));
         }
         self.sources.remove(&stream);
         self.port.close_source(now, source);
@@ -267,12 +254,6 @@ impl NormBus {
                 session.join(now, stream, Join::At(position.segment));
             }
             let source = self.source(stream);
-            let chain = (publisher, position.chain);
-            if let Some(at) = self.left_off.iter().position(|(known, _)| *known == chain)
-                && let Some((_, next)) = self.left_off.remove(at)
-            {
-                self.note(now, stream, source, SourceNews::Begins(next));
-            }
             let news = match position.missed_from {
                 0 => SourceNews::Begins(position.number),
                 first => SourceNews::NotCounted(first, position.number),
@@ -308,6 +289,7 @@ impl NormBus {
                 }
                 MemberEvent::Subscriptions(node, change) => {
                     self.port.change_interest(node, &change.added, &change.removed);
+                    self.port.apply(node, change.announced, !change.added.is_empty());
                 }
                 MemberEvent::OtherGroups(node, theirs) => {
                     let (ours, word) =
@@ -414,6 +396,9 @@ impl NormBus {
                     let segments = self.losses.settle(now, stream);
                     self.tell_lost(stream, source, (first, last), segments);
                 }
+                // What is missing is asked for, or reported later.
+                Told::Asked => _ = self.losses.settle(now, stream),
+                Told::LostBehind(..) => {}
             }
         }
         self.told = told;
@@ -590,6 +575,7 @@ impl Application for NormBus {
         self.handle_records(now, session);
         self.membership.handle_timeout(now, |node, instance| session.last_heard(node, instance));
         self.handle_members(now, session);
+        self.port.answer_replays(now);
         let port = &self.port;
         let announcement = |announcer, since, missing: &[u64]| port.announcement(announcer, since, missing);
         while let Some(record) = self.membership.poll_record(announcement) {

@@ -7,10 +7,7 @@ use super::connection::{Connection, Stage};
 use super::links::{Line, Peer, TcpLinks};
 use super::news::{ConnectionId, Over, TcpNews};
 use super::session::Session;
-use crate::hub::{Departure, HubEvent};
-
-/// Chains of which it is remembered where we left off; of others nobody knows what was missed.
-const LEFT_OFF_MAX: usize = 4096;
+use crate::hub::{Departure, HubEvent, LinkKind};
 
 impl TcpLinks {
     /// The session that a connection carries.
@@ -88,24 +85,12 @@ impl TcpLinks {
 
     pub(super) fn close_session(&mut self, now: Time, mut session: Session) {
         session.note_goodbye(now);
-        for (chain, next) in session.awaited() {
-            if self.left_off.len() == LEFT_OFF_MAX {
-                self.left_off.pop_front();
-            }
-            self.left_off.push_back(((session.publisher, chain), next));
-        }
         session.close(now);
     }
 
     pub(super) fn begin_session(&mut self, publisher: u64, node: NodeId, window: usize) -> Session {
-        let port = self.hub.attach("tcp", true, self.agenda.bell(publisher, (self.bells)()));
-        let left_off = &self.left_off;
-        let next = |chain| {
-            left_off.iter().rev().find(|(known, _)| *known == (publisher, chain)).map(|&(_, next)| next)
-        };
-        let session = Session::new(port, (publisher, node), window, next);
-        self.left_off.retain(|((known, _), _)| *known != publisher);
-        session
+        let port = self.hub.attach("tcp", LinkKind::Alone, self.agenda.bell(publisher, (self.bells)()));
+        Session::new(port, (publisher, node), window)
     }
 
     /// Makes room for another peer: whoever was longest without a connection gives way. False if nobody does.

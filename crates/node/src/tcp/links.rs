@@ -76,7 +76,6 @@ pub struct TcpLinks {
     pub(super) peers: BTreeMap<u64, Peer>,
     /// Sessions that are over, until what came of them was read.
     pub(super) draining: Vec<Session>,
-    pub(super) left_off: VecDeque<((u64, u32), u64)>,
     /// Publishers that claim a session with us that we do not have.
     pub(super) insists: BTreeSet<u64>,
     /// Our node id is somebody else's: draw another one before the next hello.
@@ -104,7 +103,6 @@ impl TcpLinks {
             connections: BTreeMap::new(),
             peers: BTreeMap::new(),
             draining: Vec::new(),
-            left_off: VecDeque::new(),
             insists: BTreeSet::new(),
             redraws: false,
             news: VecDeque::new(),

@@ -68,25 +68,15 @@ pub(super) struct Session {
 }
 
 impl Session {
-    /// One that begins; `left_off` says which number of a chain should come next, as far as known.
-    pub fn new(
-        mut port: Port,
-        (publisher, node): (u64, NodeId),
-        window: usize,
-        left_off: impl Fn(u32) -> Option<u64>,
-    ) -> Session {
+    /// One that begins.
+    pub fn new(mut port: Port, (publisher, node): (u64, NodeId), window: usize) -> Session {
         let lanes = port.lanes();
         // Until we hear what it wants, it may want anything.
         port.set_open(true);
         port.join(node);
         port.tell_position();
-        let into = (1..lanes as u32).map(|chain| {
-            let source = port.open_source(Source { publisher, chain, node });
-            if let Some(next) = left_off(chain) {
-                port.note_source(Time::ZERO, source, SourceNews::Begins(next), |_| ());
-            }
-            Inflow::new(source, window)
-        });
+        let into = (1..lanes as u32)
+            .map(|chain| Inflow::new(port.open_source(Source { publisher, chain, node }), window));
         Session {
             into: into.collect(),
             process: None,
@@ -173,16 +163,6 @@ impl Session {
     /// Whether something cannot be sent for now, in some lane.
     pub fn is_blocked(&self) -> bool {
         self.out.iter().any(|out| out.blocked)
-    }
-
-    /// The number that should come next in each chain, as far as known.
-    pub fn awaited(&self) -> impl Iterator<Item = (u32, u64)> {
-        let next = |inflow: &Inflow| self.port.source(inflow.source);
-        self.into
-            .iter()
-            .filter_map(next)
-            .filter(|&(_, next)| next > 0)
-            .map(|(source, next)| (source.chain, next))
     }
 
     /// Bytes that came and wait for readers.
@@ -305,6 +285,7 @@ impl Session {
     /// Gives the hub what it had no room for.
     pub fn move_held(&mut self, now: Time) -> Result<(), String> {
         self.port.settle(now);
+        self.port.answer_replays(now);
         let Session { told, port, .. } = self;
         let (aside_at, is_broken) = port.read_aside(now, |_, news| told.push(news));
         self.aside_at = aside_at;
@@ -386,6 +367,8 @@ impl Session {
                     None => (added, removed),
                 };
                 self.port.change_interest(self.node, &added, &removed);
+                let announced = (self.publisher, announce.header.version);
+                self.port.apply(self.node, announced, !added.is_empty());
                 self.port.set_open(false);
             }
             Applied::TooMuch if self.gate.is_some() => {

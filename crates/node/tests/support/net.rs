@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use shoal_node::hub::{
-    Asleep, Attempt, Consumer, Departure, Fed, Hub, HubConfig, HubEvent, Lost, Overflow, Patience, Port,
-    Publication, Silent, Source, SourceId, SourceNews, Told, WhenFull,
+    Asleep, Attempt, Consumer, Departure, Fed, Hub, HubConfig, HubEvent, LinkKind, Lost, Overflow, Patience,
+    Port, Publication, Silent, Source, SourceId, SourceNews, Told, WhenFull,
 };
 use shoal_node::{AnnouncedInterest, Announcer, Applied, Interest, InterestBounds, Moment, SubscriptionId};
 use shoal_norm::{Chunk, Time};
@@ -58,6 +58,8 @@ pub struct Cable {
     pub loses: bool,
     /// Nobody hears over it where links lead.
     pub hides_shape: bool,
+    /// When a request is due next.
+    ask_at: Time,
 }
 
 pub struct Net {
@@ -110,7 +112,7 @@ impl Net {
     /// Joins two hubs by a cable; its number.
     pub fn join(&mut self, one: usize, two: usize) -> usize {
         let end = |hub: usize, other: usize| {
-            let mut port = self.hubs[hub].attach("cable", true, Box::new(Silent));
+            let mut port = self.hubs[hub].attach("cable", LinkKind::Alone, Box::new(Silent));
             let node = other as u32 + 1;
             port.join(node);
             port.set_neighbours(1, [(publisher(other), node, self.hubs[other].is_router())]);
@@ -141,6 +143,7 @@ impl Net {
             cut: false,
             loses: false,
             hides_shape: false,
+            ask_at: Time::NEVER,
         }));
         self.joined.insert((one.min(two), one.max(two)), self.cables.len() - 1);
         self.cables.len() - 1
@@ -233,7 +236,13 @@ impl Net {
                 self.events.extend(hub.take_events().into_iter().map(|event| (place, event)));
             }
             if !moved {
-                return round;
+                // What is missing is asked for after a while, and again.
+                let ask_at =
+                    self.cables.iter().flatten().filter(|cable| !cable.cut).map(|cable| cable.ask_at);
+                match ask_at.min().filter(|&ask_at| ask_at != Time::NEVER) {
+                    Some(ask_at) => self.now = self.now.max(ask_at) + Duration::from_millis(1),
+                    None => return round,
+                }
             }
         }
         panic!("it never ends");
@@ -343,7 +352,10 @@ impl Cable {
             let since = Some(from.told).filter(|&since| since > 0);
             for record in from.port.announcement(announcer, since, &[]) {
                 match to.known.apply(&Announce::read(&record).unwrap()) {
-                    Applied::Changed { added, removed } => to.port.change_interest(node, &added, &removed),
+                    Applied::Changed { added, removed } => {
+                        to.port.change_interest(node, &added, &removed);
+                        to.port.apply(node, (publisher(from.hub), version), !added.is_empty());
+                    }
                     Applied::Partly => {}
                     other => panic!("{other:?}"),
                 }
@@ -353,6 +365,13 @@ impl Cable {
             moved = true;
         }
         from.port.settle(now);
+        from.port.answer_replays(now);
+        let mut told = Vec::new();
+        let (ask_at, is_broken) = from.port.read_aside(now, |_, news| told.push(news));
+        assert!(!is_broken);
+        self.ask_at = if forth { ask_at } else { self.ask_at.min(ask_at) };
+        from.tell(to.hub as u32 + 1, told);
+        from.port.hand_over(now);
         while let Some(record) = from.port.poll_routing() {
             moved = true;
             if !self.hides_shape || RecordKind::of(&record) != Ok(RecordKind::LinkState) {

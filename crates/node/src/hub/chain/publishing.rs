@@ -90,6 +90,9 @@ impl Publishing<'_> {
         if self.chains.keeps() {
             let chain = Chain { publisher, chain: self.chain as u32, hops: 0, clock: None, again: None };
             let number = self.state.last + 1;
+            if self.state.kept_from == 0 {
+                self.state.kept_from = number;
+            }
             self.state.kept.add(stamp.clock, &chain, (number, stamp.timestamp_us), parts);
         }
     }

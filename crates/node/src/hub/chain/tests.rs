@@ -153,7 +153,8 @@ fn a_chain_that_comes_from_where_it_was_passed_on_to_is_left_there_and_nothing_o
     let pass = |from, number| {
         let mut outbound = Outbound::default();
         outbound.add_message(&chain, (0, 2), (number, 0), &[1 - from]);
-        chains.pass_on(Time::ZERO, (1, from), &outbound, b"#a", |_, _, _| None);
+        chains
+            .pass_on(Time::ZERO, (1, from), &outbound, b"#a", |_, _, _| None, &|_, skipped| !skipped.begins);
     };
     pass(0, 30);
     assert_eq!(taken(&chains, 1), ["mark 30", "#a", "mark 31"]);
@@ -166,7 +167,7 @@ fn a_chain_that_comes_from_where_it_was_passed_on_to_is_left_there_and_nothing_o
 
     let mut lost = Outbound::default();
     lost.add_lost(&chain, (42, 50), &[]);
-    chains.pass_on(Time::ZERO, (1, 1), &lost, b"", |_, _, _| None);
+    chains.pass_on(Time::ZERO, (1, 1), &lost, b"", |_, _, _| None, &|_, skipped| !skipped.begins);
     assert_eq!(taken(&chains, 1), ["mark 42", "Rests 42+0"]);
 }
 
@@ -177,12 +178,12 @@ fn a_link_that_rests_is_told_nothing_of_what_is_lost_meanwhile() {
     let chain = Chain { publisher: 7, chain: 0, hops: 1, clock: None, again: None };
     let mut outbound = Outbound::default();
     outbound.add_message(&chain, (0, 2), (30, 0), &[1]);
-    chains.pass_on(Time::ZERO, (1, 0), &outbound, b"#a", |_, _, _| None);
+    chains.pass_on(Time::ZERO, (1, 0), &outbound, b"#a", |_, _, _| None, &|_, skipped| !skipped.begins);
     chains.rest(1);
     assert_eq!(taken(&chains, 1), ["mark 30", "#a", "mark 31", "Rests 0+0"]);
     outbound.clear();
     outbound.add_lost(&chain, (40, 50), &[]);
-    chains.pass_on(Time::ZERO, (1, 0), &outbound, b"", |_, _, _| None);
+    chains.pass_on(Time::ZERO, (1, 0), &outbound, b"", |_, _, _| None, &|_, skipped| !skipped.begins);
     assert!(taken(&chains, 1).is_empty());
 }
 
@@ -193,11 +194,13 @@ fn nobody_waits_for_room_on_a_link_that_nothing_more_is_sent_on() {
     let chain = Chain { publisher: 7, chain: 0, hops: 1, clock: None, again: None };
     let mut outbound = Outbound::default();
     outbound.add_message(&chain, (0, 1000), (1, 0), &[1]);
-    let done = chains.pass_on(Time::ZERO, (1, 0), &outbound, &[b'x'; 1000], |_, _, _| None);
+    let done = chains
+        .pass_on(Time::ZERO, (1, 0), &outbound, &[b'x'; 1000], |_, _, _| None, &|_, skipped| !skipped.begins);
     assert_eq!((done.full, chains.is_full_for(1, 1, 0)), (vec![1], true));
     chains.stop(1);
     assert!(!chains.is_full_for(1, 1, 0));
-    let done = chains.pass_on(Time::ZERO, (1, 0), &outbound, &[b'x'; 1000], |_, _, _| None);
+    let done = chains
+        .pass_on(Time::ZERO, (1, 0), &outbound, &[b'x'; 1000], |_, _, _| None, &|_, skipped| !skipped.begins);
     assert_eq!((done.full, done.given), (vec![], vec![]));
 }
 
@@ -217,7 +220,8 @@ fn what_is_replayed_to_many_links_is_bounded_and_the_rest_is_reported_as_lost() 
     let waiting = || (0..100).map(|link| chains.waiting(link)).sum::<usize>();
     for _ in 0..20 {
         for link in 0..100 {
-            chains.repeat(now, (link, 9), || (), |_| true);
+            let request = Request { key: (9, 1), first: 1, since: now, answered: None };
+            chains.replay(now, (link, 9), &request, None, |_, _| Serve::Whole, |_| true);
             assert!(waiting() < REPLAYED_BYTES_MAX + (1 << 20), "{} bytes wait", waiting());
         }
     }

@@ -3,12 +3,7 @@
 use shoal_norm::Time;
 use shoal_wire::{Mark, frame};
 
-use super::super::chain::LinkId;
-use super::super::notes::Hold;
-use super::super::origins::Holder;
-use super::super::passing::{Chain, HOPS_UNKNOWN};
-use super::taking::Taking;
-use super::{Inbox, SourceId, Told};
+use super::{Inbox, SourceId};
 
 /// What a link learns of a source beside its bytes.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -23,81 +18,37 @@ pub enum SourceNews {
 }
 
 impl Inbox {
-    /// What becomes known of a source beside its bytes. What is lost thereby is passed on to the links that ask for
-    /// something.
-    pub fn note(
-        &mut self,
-        now: Time,
-        id: SourceId,
-        news: SourceNews,
-        asking: &[LinkId],
-        mut told: impl FnMut(Told),
-    ) {
-        if let SourceNews::NotCounted(_, end) = news {
-            self.doubt_passed(now, id, end, asking, &mut told);
-        }
-        let passes = self.passes;
+    /// What becomes known of a source beside its bytes, which were read.
+    pub fn note(&mut self, now: Time, id: SourceId, news: SourceNews, reads: bool) {
         let Some(Some(stream)) = self.streams.get_mut(id) else { return };
         let own = stream.own;
-        let notes = stream.own_notes();
-        let (source, passed) = (notes.source, Chain { hops: HOPS_UNKNOWN, ..notes.chain() });
-        let outbound = &mut self.staged.outbound;
-        let mut hear = |news: Told| {
-            if let (Told::Lost(_, first, last), true) = (news, passes && source.publisher > 0) {
-                outbound.add_lost(&passed, (first, last), asking);
-            }
-            told(news);
-        };
-        let mut begins = false;
-        if !matches!(news, SourceNews::Begins(_)) {
-            let mut touched = Vec::new();
-            let mut taking = Taking {
-                now,
-                place: &self.place,
-                source: id,
-                own,
-                touched: &mut touched,
-                begins: false,
-                passes,
-                reads_since: Time::NEVER,
-            };
-            if notes.hold == Hold::Free || notes.hold == Hold::Ours && !notes.busy {
-                let _ = taking.ask(notes, notes.awaited(), &mut hear);
-            }
-            begins = taking.begins;
-            // Nothing of it waits to be delivered then.
-            notes.busy &= touched.is_empty();
+        if own.0 == 0 {
+            return;
         }
-        let (is_ours, holder) = (notes.hold == Hold::Ours, Holder { link: self.place.link, source: id });
         match news {
-            SourceNews::Begins(number) if notes.awaited() == 0 => notes.expected = number,
-            SourceNews::Begins(_) => {}
+            SourceNews::Begins(number) => {
+                // Its sender counts us as a member from there on. Of a chain that is known it may have skipped something before.
+                let mut accept = self.place.accept();
+                if number > 1 && reads && accept.is_routed() && accept.next(own) == 0 {
+                    // What was before may be on another path.
+                    accept.need(now, own, Some((self.place.link, own.0)), number);
+                } else if number > 0 && accept.begin(now, own, number, self.staged.outbound.version) {
+                    drop(accept);
+                    stream.own_notes().trust = Some(0);
+                }
+            }
             SourceNews::NotCounted(first, end) => {
-                if notes.awaited() == 0 {
-                    notes.expected = first;
-                }
-                // Skips are noted only while the chain is taken from here, so nobody else brought what they stand for.
-                notes.skips.not_counted(first, end, |(first, last)| hear(Told::Lost(source, first, last)));
+                self.place.accept().begin(now, own, first.max(1), self.staged.outbound.version);
+                stream.distrust();
+                stream.own_notes().doubt = end;
             }
-            SourceNews::Ends(last) => {
-                notes.reach(last.saturating_add(1), &mut hear);
-                if is_ours {
-                    self.place.origins().end(now, own, holder);
-                }
-                if begins && passes && last > 0 && source.publisher > 0 {
-                    outbound.add_begins(&passed, notes.number, asking);
-                }
-            }
-        }
-        if is_ours && !notes.busy {
-            // What was told as lost now, nobody tells again.
-            self.place.origins().progress(now, own, holder, notes.awaited().max(notes.floor));
+            SourceNews::Ends(last) => self.place.accept().end(now, own, last),
         }
     }
 
     /// What a stream says that ends after this number: in order with its messages, whether or not the mark before them is here.
     pub fn ending(&self, id: SourceId, last: u64) -> Option<Vec<u8>> {
-        let stream = self.streams.get(id)?.as_ref().filter(|stream| stream.unnumbered.len() > 0)?;
+        let stream = self.streams.get(id)?.as_ref()?;
         let (mut record, mut bytes) = (Vec::new(), Vec::new());
         let (source, chain, number, version) = (None, stream.own.1, last.checked_add(1)?, stream.version);
         let (timestamp_us, clock_us, earlier_us, answered) = (0, 0, 0, None);
@@ -105,31 +56,5 @@ impl Inbox {
             .write(&mut record);
         frame::write(&record, &mut bytes);
         Some(bytes)
-    }
-
-    /// A source did not count on us before this number of its own. Of what it passes on it does not say for which numbers that was.
-    fn doubt_passed(
-        &mut self,
-        now: Time,
-        id: SourceId,
-        end: u64,
-        asking: &[LinkId],
-        told: &mut impl FnMut(Told),
-    ) {
-        let Some(Some(stream)) = self.streams.get_mut(id) else { return };
-        if stream.own_notes().skips.knows_absence(end) {
-            return;
-        }
-        let (own, passes, outbound) = (stream.own, self.passes, &mut self.staged.outbound);
-        let all = stream.others.values_mut().chain([&mut stream.notes]);
-        for notes in all.filter(|notes| notes.key() != own) {
-            let chain = Chain { hops: HOPS_UNKNOWN, ..notes.chain() };
-            notes.doubt_recent(now, &mut |news| {
-                if let (Told::Lost(_, first, last), true) = (news, passes) {
-                    outbound.add_lost(&chain, (first, last), asking);
-                }
-                told(news);
-            });
-        }
     }
 }

@@ -47,9 +47,8 @@ impl Staged {
     ) -> Result<bool, DecodeError> {
         self.tally.received += 1;
         let origin = notes.next_origin();
-        if origin.number < notes.floor || notes.hold != Hold::Ours {
-            return Ok(false);
-        }
+        // Our own programs have what we went back for.
+        let is_new = !matches!(notes.hold, Hold::Busy { high, .. } if origin.number < high);
         let view = MessageView::parse(record)?;
         let age = match notes.age_and_ttl(&view, now) {
             Some((age, Some(ttl))) if age >= ttl => return Ok(false),
@@ -57,8 +56,11 @@ impl Staged {
         };
         let entry = Entry::new(at, record.len(), origin.number, origin.timestamp_us);
         let Staged { entries, ids, ages, sources, outbound, links, later, tally } = self;
-        let published = notes.published();
+        let published = notes.again;
         let each = |id| {
+            if !is_new {
+                return;
+            }
             let staged = entries.entry(id).or_default();
             if staged.is_empty() {
                 ids.push(id);
@@ -75,12 +77,15 @@ impl Staged {
                 later.clear();
                 let (wanted, is_wanted_later) =
                     routes.route_on(&view, &origin, (from, published), each, links, later);
+                let wanted = wanted && is_new;
                 // Others may have to get this way later what is read here alone.
                 kept = wanted || is_wanted_later || !links.is_empty();
                 if kept {
                     let numbered = (origin.number, origin.timestamp_us);
                     outbound.add_message(&notes.chain(), (at, record.len()), numbered, links);
                     outbound.add_owed(notes.key(), origin.number, later);
+                } else if notes.left == 0 {
+                    notes.left = origin.number;
                 }
                 wanted
             }

@@ -5,14 +5,14 @@ use shoal_norm::Time;
 use shoal_wire::PassedOn as PassedMark;
 use shoal_wire::frame::FrameReader;
 
+use super::super::accept::Key;
 use super::super::chain::LinkId;
 use super::super::consumer::Source;
-use super::super::notes::Notes;
-use super::super::origins::Key;
+use super::super::notes::{Hold, Notes};
 use super::super::unnumbered::Unnumbered;
 use super::super::withheld::{Run, Speaker};
-use super::taking::{Taking, Verdict};
-use super::{SourceId, Told};
+use super::SourceId;
+use super::taking::Taking;
 use crate::switch::SubscriptionId;
 
 /// Chains that a source passes on, at the most; beyond it the one used longest ago is forgotten.
@@ -33,18 +33,15 @@ pub(super) struct Stream {
     pub turns: u64,
     /// The version of its interest that its sender had announced.
     pub version: u64,
+    /// The announcement of ours that its sender applies; none if it may not know of us.
+    pub applied: Option<u64>,
     /// What came before the number is known.
     pub unnumbered: Unnumbered,
     /// Queues it filled, and links.
     pub filled: Vec<SubscriptionId>,
     pub full_links: Vec<LinkId>,
-    /// What is not read yet, because another source may bring what comes before it; and until when.
+    /// What was withheld, and is read before anything else.
     pub aside: Vec<u8>,
-    pub aside_until: Time,
-    /// What follows it was not taken.
-    pub is_held: bool,
-    /// The first of it: its chain and number. Once another source brought that, nothing is waited for.
-    pub aside_from: (Key, u64),
 }
 
 impl Stream {
@@ -57,13 +54,11 @@ impl Stream {
             others: HashMap::new(),
             turns: 0,
             version: 0,
+            applied: None,
             unnumbered: Unnumbered::default(),
             filled: Vec::new(),
             full_links: Vec::new(),
             aside: Vec::new(),
-            aside_until: Time::ZERO,
-            is_held: false,
-            aside_from: Default::default(),
         }
     }
 
@@ -73,13 +68,31 @@ impl Stream {
     }
 
     /// What comes next starts with a new message, of which nothing is known.
-    pub fn lose_place(&mut self) {
+    pub fn lose_place(&mut self, asks: bool) {
         self.reader.reset();
         self.unnumbered.clear();
         self.aside.clear();
-        self.is_held = false;
-        self.notes.expected = self.notes.awaited();
+        if self.notes.number > 0 && asks {
+            // What its sender said of us may be among what was lost.
+            self.distrust();
+        }
         (self.notes.timestamp_us, self.notes.number) = (0, 0);
+    }
+
+    /// What the node knows of its own chain.
+    pub fn own_notes(&mut self) -> &mut Notes {
+        let own = self.own;
+        if self.notes.key() == own {
+            return &mut self.notes;
+        }
+        let source = Source { publisher: own.0, chain: own.1, node: self.notes.source.node };
+        self.others.entry(own).or_insert_with(|| Notes::new(source))
+    }
+
+    /// What is skipped from now on may be for us.
+    pub fn distrust(&mut self) {
+        self.applied = None;
+        self.others.values_mut().chain([&mut self.notes]).for_each(|notes| notes.trust = None);
     }
 
     /// These runs are read once more, and then what comes next.
@@ -99,29 +112,17 @@ impl Stream {
             notes.into_iter().for_each(|notes| notes.number = run.first);
         }
         bytes.extend_from_slice(&self.reader.take_carried());
-        (self.aside, self.aside_until) = (bytes, now);
-    }
-
-    /// The node's own chain.
-    pub fn own_notes(&mut self) -> &mut Notes {
-        let own = self.own;
-        if self.notes.key() == own {
-            return &mut self.notes;
-        }
-        let source = Source { publisher: own.0, chain: own.1, node: self.notes.source.node };
-        self.others.entry(own).or_insert_with(|| Notes::new(source))
+        self.aside = bytes;
     }
 }
 
-/// The chain that a mark names is the one whose messages come now. Whether what the mark says counts: that the numbers before are not
-/// in the stream.
+/// The chain that a mark names is the one whose messages come now.
 #[inline]
 pub(super) fn turn_to(
     (notes, others, turns): (&mut Notes, &mut HashMap<Key, Notes>, &mut u64),
-    taking: &mut Taking<'_>,
-    (passed, chain, number): (Option<PassedMark>, u32, u64),
-    told: &mut impl FnMut(Told),
-) -> Verdict {
+    taking: &Taking<'_>,
+    (passed, chain): (Option<PassedMark>, u32),
+) {
     let key = passed.map_or(taking.own, |passed| (passed.publisher, chain));
     if notes.key() != key {
         *turns += 1;
@@ -136,26 +137,13 @@ pub(super) fn turn_to(
     }
     notes.hops = passed.map_or(0, |passed| passed.hops);
     notes.again = passed.and_then(|passed| passed.again).map(|age| taking.now - age);
-    notes.is_late &= notes.again.is_some();
-    taking.judge(notes, number.saturating_sub(1), told)
-}
-
-/// Nothing more is expected of a source for now: another one may bring these chains, once what came is delivered.
-#[cold]
-pub(super) fn vacate<'a>(taking: &Taking<'_>, all: impl IntoIterator<Item = &'a mut Notes>) {
-    for notes in all {
-        if notes.busy {
-            notes.rests = true;
-        } else {
-            taking.place.release(taking.source, notes, true);
-        }
-    }
 }
 
 #[cold]
-pub(super) fn forget_oldest(others: &mut HashMap<Key, Notes>, taking: &Taking<'_>) {
-    let oldest = others.iter().filter(|(key, _)| **key != taking.own).min_by_key(|(_, notes)| notes.used);
-    if let Some(mut notes) = oldest.map(|(&key, _)| key).and_then(|key| others.remove(&key)) {
-        taking.place.release(taking.source, &mut notes, false);
+fn forget_oldest(others: &mut HashMap<Key, Notes>, taking: &Taking<'_>) {
+    let is_idle = |notes: &Notes| !matches!(notes.hold, Hold::Busy { .. });
+    let others_than_own = others.iter().filter(|(key, notes)| **key != taking.own && is_idle(notes));
+    if let Some(oldest) = others_than_own.min_by_key(|(_, notes)| notes.used).map(|(&key, _)| key) {
+        others.remove(&oldest);
     }
 }

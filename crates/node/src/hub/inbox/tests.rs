@@ -1,14 +1,17 @@
 //! What becomes of messages, without a network.
 
+use std::collections::HashMap;
 use std::sync::Mutex;
+use std::time::Duration;
 
 use shoal_wire::{
-    BodyKind, Destination, HeaderFields, Outgoing, PassedOn as PassedMark, Topic, TopicPattern, frame,
+    Answered, BodyKind, Destination, HeaderFields, Outgoing, PassedOn as PassedMark, Topic, TopicPattern,
+    frame,
 };
 
+use super::super::accept::Accept;
 use super::super::assembly::{Budget, PART_BYTES_FREE};
 use super::super::consumer::{Batch, Consumer, Overflow};
-use super::super::origins::{Origins, SILENCE};
 use super::super::wake::Asleep;
 use super::*;
 use crate::switch::Interest;
@@ -21,20 +24,30 @@ struct Bench {
 
 impl Bench {
     fn new() -> Bench {
-        Bench::on_link(0, Arc::default())
+        Bench::on_link(0, false, Arc::default())
     }
 
-    fn on_link(link: LinkId, origins: Arc<Mutex<Origins>>) -> Bench {
-        Bench {
+    fn on_link(link: LinkId, asks: bool, accept: Arc<Mutex<Accept>>) -> Bench {
+        let bench = Bench {
             inbox: Inbox::new(
                 1 << 20,
                 Assembly::new(Arc::new(Budget::new(1 << 20))),
-                Place { link, rests: None, publisher: 99, origins, owed: Arc::default() },
+                Place {
+                    link,
+                    rests: false,
+                    asks,
+                    publisher: 99,
+                    accept,
+                    owed: Arc::default(),
+                    announced: Arc::default(),
+                },
                 false,
             ),
             routes: Routes::new(1),
             sources: HashMap::default(),
-        }
+        };
+        bench.inbox.note_announced(5, 5);
+        bench
     }
 
     fn subscribe(&mut self, pattern: &str, bytes_max: usize) -> Arc<Consumer> {
@@ -329,16 +342,43 @@ fn skipped(reason: SkipReason, number: u64, count: u64) -> Vec<u8> {
     bytes
 }
 
-/// Two links over which one chain comes, and what each of them tells.
+/// A mark of publisher 7's chain that answers a request of ours.
+fn answer(number: u64) -> Vec<u8> {
+    let (mut record, mut bytes) = (Vec::new(), Vec::new());
+    let source = Some(PassedMark { publisher: 7, hops: 1, again: Some(Duration::ZERO) });
+    let answered = Some(Answered { asker: 99, version: 5 });
+    Mark { source, answered, ..mark(number, 0, 0) }.write(&mut record);
+    frame::write(&record, &mut bytes);
+    bytes
+}
+
+fn forgets(node: NodeId) -> Vec<u8> {
+    let (mut record, mut bytes) = (Vec::new(), Vec::new());
+    Forgets { node }.write(&mut record);
+    frame::write(&record, &mut bytes);
+    bytes
+}
+
+/// Two links over which one chain comes. Neighbours answer requests there.
 struct TwoWays {
     ways: [Bench; 2],
+    accept: Arc<Mutex<Accept>>,
     now: Time,
 }
 
+const KEY: Key = (7, 2);
+
 impl TwoWays {
     fn new() -> TwoWays {
-        let origins = Arc::default();
-        TwoWays { ways: [0, 1].map(|link| Bench::on_link(link, Arc::clone(&origins))), now: NOW }
+        let accept: Arc<Mutex<Accept>> = Arc::default();
+        let mut ways = [0, 1].map(|link| Bench::on_link(link, true, Arc::clone(&accept)));
+        for (way, node) in ways.iter_mut().zip([2, 3]) {
+            way.subscribe("a", 1 << 20);
+            way.source(stream(node, 2));
+        }
+        // A router is on each of them.
+        (0..2).for_each(|link| accept.lock().unwrap().set_usable(link, true));
+        TwoWays { ways, accept, now: NOW }
     }
 
     /// What comes over one of them is delivered. What is told as lost.
@@ -357,87 +397,121 @@ impl TwoWays {
         lost
     }
 
-    fn open(&mut self) {
-        for (way, node) in self.ways.iter_mut().zip([2, 3]) {
-            way.subscribe("a", 1 << 20);
-            way.source(stream(node, 2));
-        }
+    /// The number that comes next.
+    fn next(&self) -> u64 {
+        self.accept.lock().unwrap().next(KEY)
+    }
+
+    /// What is asked for over a link a moment later: of whom, and from which number on.
+    fn asked(&mut self, way: usize) -> Vec<(u64, u64)> {
+        self.now += Duration::from_millis(50);
+        let (due, ..) = self.accept.lock().unwrap().poll(self.now, way, u64::MAX);
+        due.iter().map(|due| (due.to, due.next)).collect()
     }
 }
 
 #[test]
-fn whoever_held_a_chain_before_tells_nothing_as_lost_that_came_another_way() {
+fn a_number_is_taken_once_whichever_link_brings_it() {
     let mut net = TwoWays::new();
-    net.open();
+    let read = net.ways[1].subscribe("a", 1 << 20);
     assert_eq!(net.come(0, &passed_on(1, 3)), []);
-    net.now += 2 * SILENCE;
-    assert_eq!(net.come(1, &passed_on(4, 6)), [], "the other way goes on");
-    // The first one is back: it says how far it is, and what it lost itself.
-    assert_eq!(net.come(0, &passed_on(8, 0)), [], "4 to 7 came");
-    assert_eq!(net.come(0, &skipped(SkipReason::Lost, 8, 2)), [], "and so did 8 and 9");
-    assert_eq!(net.come(0, &skipped(SkipReason::Unwanted, 10, 5)), []);
-    assert_eq!(net.come(1, &passed_on(10, 5)), [], "it is not its turn");
-}
-
-#[test]
-fn nobody_waits_longer_for_what_another_way_may_bring_than_until_it_did() {
-    let mut net = TwoWays::new();
-    net.open();
-    assert_eq!(net.come(0, &passed_on(1, 3)), []);
-    assert_eq!(net.come(1, &passed_on(4, 2)), []);
-    let until = net.ways[1].inbox.aside().0;
-    assert!(until > net.now && until < Time::NEVER, "the other way may bring 4 as well");
+    assert_eq!(net.come(1, &passed_on(2, 4)), []);
+    assert_eq!(numbers_of(&read), [4, 5]);
     assert_eq!(net.come(0, &passed_on(4, 2)), []);
-    assert_eq!(net.ways[1].inbox.aside().0, Time::ZERO, "it did");
-    assert_eq!(net.come(1, &[]), []);
-    assert_eq!(net.ways[1].inbox.aside().0, Time::NEVER);
+    assert_eq!((net.next(), net.asked(0), net.asked(1)), (6, vec![], vec![]));
+    assert_eq!(net.come(0, &skipped(SkipReason::Lost, 3, 2)), [], "they came");
 }
 
 #[test]
-fn a_skip_without_a_mark_counts_only_of_whoever_holds_the_chain() {
+fn a_gap_is_asked_for_where_it_showed_and_what_is_above_it_is_discarded() {
     let mut net = TwoWays::new();
-    net.open();
-    assert_eq!(net.come(0, &passed_on(1, 3)), []);
-    net.now += 2 * SILENCE;
-    assert_eq!(net.come(1, &passed_on(4, 6)), []);
-    assert_eq!(net.come(0, &skipped(SkipReason::Lost, 4, 4)), []);
-    assert_eq!(net.come(1, &skipped(SkipReason::Lost, 10, 4)), [(10, 13)], "it does hold it");
-    net.now += 2 * SILENCE;
-    assert_eq!(net.come(0, &skipped(SkipReason::Lost, 10, 6)), [(14, 15)], "only what nobody told");
-    assert_eq!(net.come(0, &passed_on(16, 1)), []);
+    let read = net.ways[1].subscribe("a", 1 << 20);
+    net.come(0, &passed_on(1, 3));
+    assert_eq!(net.come(1, &passed_on(6, 2)), []);
+    assert_eq!((net.next(), net.asked(0), net.asked(1)), (4, vec![], vec![(3, 4)]));
+    assert_eq!(net.asked(1), [], "it may be under way");
+    net.come(1, &[answer(4), passed_on(4, 4)].concat());
+    assert_eq!(numbers_of(&read), [4, 5, 6, 7]);
+    assert_eq!(net.asked(1), []);
 }
 
 #[test]
-fn what_another_one_says_is_lost_counts_once_the_holder_is_silent_though_nothing_more_comes() {
-    for said in [skipped(SkipReason::Lost, 4, 5), passed_on(9, 0)] {
+fn a_skip_counts_of_a_neighbour_that_answered_until_it_may_have_left_us_out() {
+    let stops = [
+        ("its link is on standby", skipped(SkipReason::Rests, 0, 0)),
+        ("it forgot us", forgets(44)),
+        ("it forgot another node", forgets(45)),
+    ];
+    for (why, stop) in stops {
         let mut net = TwoWays::new();
-        net.open();
-        assert_eq!(net.come(0, &passed_on(1, 3)), []);
-        assert_eq!(net.come(1, &[passed_on(4, 0), said].concat()), [], "the holder may bring it");
-        net.now += SILENCE / 2;
-        assert_eq!(net.come(0, &passed_on(4, 2)), [], "and does, some of it");
-        net.now += 2 * SILENCE;
-        assert_eq!(net.come(1, &[]), [(6, 8)]);
+        net.ways[0].inbox.set_node(44);
+        net.come(0, &passed_on(1, 3));
+        net.come(0, &[passed_on(4, 0), skipped(SkipReason::Unwanted, 4, 2)].concat());
+        assert_eq!((net.next(), net.asked(0)), (4, vec![(2, 4)]), "it may not know of us");
+        net.come(0, &[answer(4), skipped(SkipReason::Unwanted, 4, 2), passed_on(6, 1)].concat());
+        assert_eq!((net.next(), net.asked(0)), (7, vec![]));
+        net.come(0, &[stop, skipped(SkipReason::Unwanted, 7, 3)].concat());
+        let next = if why == "it forgot another node" { 10 } else { 7 };
+        assert_eq!(net.next(), next, "{why}");
     }
 }
 
 #[test]
-fn what_a_goodbye_tells_as_lost_nobody_tells_again() {
+fn a_gap_in_a_lane_ends_what_its_sender_knew_of_us() {
     let mut net = TwoWays::new();
-    let origins = Arc::default();
-    net.ways = [0, 1].map(|link| Bench::on_link(link, Arc::clone(&origins)));
-    net.ways[0].subscribe("a", 1 << 20);
-    net.ways[0].source(stream(7, 2));
-    net.ways[1].source(stream(3, 2));
-    let own = [framed_mark(1, 0, 0), message("a", 1, HeaderFields::default())].concat();
-    assert_eq!(net.come(0, &own), []);
-    let mut lost = Vec::new();
-    let told = |news| lost.push(news);
-    net.ways[0].inbox.note(net.now, 0, SourceNews::Ends(5), &[], told);
-    let source = Source { publisher: 7, chain: 2, node: 7 };
-    assert_eq!(lost, [Told::Lost(source, 2, 5)]);
-    net.ways[0].inbox.close(net.now, 0, &Routes::new(1));
-    assert_eq!(net.come(1, &[passed_on(2, 0), skipped(SkipReason::Lost, 2, 4)].concat()), []);
+    net.come(0, &[answer(1), skipped(SkipReason::Unwanted, 1, 2)].concat());
+    assert_eq!(net.next(), 3);
+    let Bench { inbox, routes, .. } = &mut net.ways[0];
+    let bytes = [passed_on(3, 0), skipped(SkipReason::Unwanted, 3, 2)].concat();
+    inbox.feed(net.now, routes, 0, Chunk { bytes: &bytes, fresh: true }, |why| panic!("{why}"), |_| ());
+    inbox.finish(net.now);
+    assert_eq!((net.next(), net.asked(0)), (3, vec![(2, 3)]));
+}
+
+#[test]
+fn an_unknown_chain_is_asked_for_by_age_unless_it_begins_with_its_first_number() {
+    let mut net = TwoWays::new();
+    let read = net.ways[0].subscribe("a", 1 << 20);
+    net.come(0, &passed_on(8, 2));
+    assert_eq!((net.next(), net.asked(0)), (0, vec![(2, 0)]));
+    net.come(0, &[answer(1), skipped(SkipReason::Older, 1, 5), passed_on(6, 4)].concat());
+    assert_eq!(numbers_of(&read), [6, 7, 8, 9], "the head was on a path that broke");
+    // What is older than one of us is not older than another.
+    assert_eq!(net.come(0, &[answer(1), skipped(SkipReason::Older, 1, 12)].concat()), []);
+    assert_eq!(net.next(), 10);
+}
+
+#[test]
+fn what_nobody_answers_is_reported_once() {
+    let mut net = TwoWays::new();
+    net.come(0, &passed_on(1, 3));
+    net.come(0, &passed_on(6, 2));
+    assert_eq!(net.asked(0), [(2, 4)]);
+    net.now += Duration::from_secs(6);
+    let (_, _, given_up) = net.accept.lock().unwrap().poll(net.now, 0, 0);
+    assert_eq!(given_up.iter().map(|one| one.lost).collect::<Vec<_>>(), [Some((4, 7))]);
+    assert_eq!(net.come(1, &[passed_on(2, 0), skipped(SkipReason::Lost, 2, 6)].concat()), []);
+    assert_eq!(net.come(1, &passed_on(8, 1)), []);
+    assert_eq!(net.next(), 9);
+}
+
+#[test]
+fn what_a_publisher_skipped_before_it_left_is_not_lost_though_no_mark_came_with_it() {
+    let mut bench = Bench::on_link(0, true, Arc::default());
+    bench.subscribe("a", 1 << 20);
+    let id = bench.source(stream(7, 2));
+    bench.inbox.note(NOW, id, SourceNews::Begins(1), true);
+    let Bench { inbox, routes, .. } = &mut bench;
+    let mut told = Vec::new();
+    let ending = inbox.ending(id, 20).unwrap();
+    for bytes in [skipped(SkipReason::Unwanted, 1, 20), ending] {
+        let chunk = Chunk { bytes: &bytes, fresh: false };
+        inbox.feed(NOW, routes, id, chunk, |why| panic!("{why}"), |news| told.push(news));
+    }
+    inbox.finish(NOW);
+    inbox.note(NOW, id, SourceNews::Ends(20), true);
+    assert_eq!((told, inbox.place.accept().next(KEY)), (vec![], 21));
+    assert!(!inbox.place.accept().is_lacking(7));
 }
 
 fn numbers_of(consumer: &Consumer) -> Vec<u64> {
@@ -450,18 +524,15 @@ fn numbers_of(consumer: &Consumer) -> Vec<u64> {
 #[test]
 fn what_came_while_a_link_rested_is_read_when_it_is_taken_up_and_its_memory_given_back() {
     let mut net = TwoWays::new();
-    net.open();
     let read = net.ways[1].subscribe("a", 10 << 20);
     assert_eq!(net.come(0, &passed_on(1, 3)), []);
-    net.ways[1].inbox.set_resting(net.now, true, false);
-    net.now += 2 * SILENCE;
+    net.ways[1].inbox.set_resting(net.now, true, true);
     // The other way was heard of up to 3. Whoever brings it dies.
     let long = message("a", 1000, HeaderFields::default());
     let long: Vec<u8> = (1..=200).flat_map(|number| [passed_on(number, 0), long.clone()].concat()).collect();
     assert_eq!(net.come(1, &long), []);
     assert_eq!(read.pending(), 0, "another one should bring it");
-    net.now += 2 * SILENCE;
-    net.ways[1].inbox.set_resting(net.now, false, false);
+    net.ways[1].inbox.set_resting(net.now, false, true);
     assert!(net.ways[1].inbox.part_bytes() > 0);
     assert_eq!(net.come(1, &[]), [], "nothing is lost");
     assert_eq!(net.ways[1].inbox.part_bytes(), 0);
