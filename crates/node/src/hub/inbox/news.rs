@@ -42,7 +42,14 @@ impl Inbox {
                 stream.distrust();
                 stream.own_notes().doubt = end;
             }
-            SourceNews::Ends(last) => self.place.accept().end(now, own, last),
+            SourceNews::Ends(last) => {
+                let mut accept = self.place.accept();
+                accept.end(now, own, last);
+                if (1..=last).contains(&accept.next(own)) {
+                    // What waited for a queue, or was cut off, comes another way, or is lost.
+                    accept.need(now, own, None, last + 1);
+                }
+            }
         }
     }
 

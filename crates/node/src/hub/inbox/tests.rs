@@ -540,3 +540,17 @@ fn what_came_while_a_link_rested_is_read_when_it_is_taken_up_and_its_memory_give
     assert_eq!(net.come(1, &passed_on(201, 1)), []);
     assert_eq!(numbers_of(&read), [201]);
 }
+
+#[test]
+fn what_a_full_queue_kept_away_of_a_publisher_that_left_is_lost() {
+    let accept: Arc<Mutex<Accept>> = Arc::default();
+    let mut bench = Bench::on_link(0, true, accept.clone());
+    bench.subscribe("a", 1000);
+    while bench.deliver(stream(2, 2), "a", 600) {}
+    bench.inbox.finish(NOW);
+    let (source, next) = (bench.source(stream(2, 2)), accept.lock().unwrap().next((2, 2)));
+    bench.inbox.note(NOW, source, SourceNews::Ends(next + 6), true);
+    bench.inbox.close(NOW, source, &bench.routes);
+    let (_, _, given_up) = accept.lock().unwrap().poll(NOW + Duration::from_millis(20), 0, 5);
+    assert_eq!(given_up.iter().map(|given_up| given_up.lost).collect::<Vec<_>>(), [Some((next, next + 6))]);
+}
