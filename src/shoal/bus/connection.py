@@ -208,7 +208,14 @@ class Connection:
                 f"a connection on {self.config.scheme}:// cannot join a group beside it: use norm:// or tcp://"
             )
         options = node.options(config)
-        for name in ("message_bytes_max", "assembly_bytes_max", "patience_s", "when_full", "router"):
+        for name in (
+            "message_bytes_max",
+            "assembly_bytes_max",
+            "patience_s",
+            "when_full",
+            "router",
+            "assigned",
+        ):
             del options[name]
         number = self.node.add_norm(**options)
         cost = config.cost if cost is None else cost
