@@ -175,7 +175,7 @@ pub(super) struct Accept {
     asking: BTreeSet<Key>,
     /// Links in use behind which a router is.
     usable: BTreeSet<LinkId>,
-    /// We are a router ourselves, or knew one once: what it forwarded may come yet.
+    /// A chain may reach us on several paths, or could once: what was forwarded may come yet.
     is_routed: bool,
 }
 
@@ -250,8 +250,8 @@ impl Accept {
         self.is_routed
     }
 
-    /// Forwards what it accepts from now on.
-    pub fn set_router(&mut self) {
+    /// A chain may reach us on several paths from now on: what is missing on one is asked for.
+    pub fn set_routed(&mut self) {
         self.is_routed = true;
     }
 

@@ -395,9 +395,15 @@ impl Hub {
     /// given up for another one.
     pub fn expect_links(&self, count: usize) {
         let there = lock(&self.link_ids).len();
-        if there + count > 1 && self.chains.begin_keeping() {
+        if there + count > 1 && self.begin_keeping() {
             self.change_interest();
         }
+    }
+
+    /// Chains may take several paths: what is published and forwarded is kept, and what is missing is asked for. True if that is new.
+    fn begin_keeping(&self) -> bool {
+        lock(&self.accept).set_routed();
+        self.chains.begin_keeping()
     }
 
     /// Says what a step over a link costs; `None` if it costs as usual.
@@ -431,7 +437,7 @@ impl Hub {
     /// Passes on what comes over one link to others from now on. To be said before there are links.
     pub fn set_router(&self) {
         self.router.store(true, Ordering::SeqCst);
-        lock(&self.accept).set_router();
+        lock(&self.accept).set_routed();
         let mut wanted = lock(&self.wanted);
         wanted.asked.set_covering();
         self.announce_roles(&mut wanted);

@@ -106,7 +106,7 @@ impl Hub {
         let resting = shape.map.resting();
         // Whoever is behind a router may ask for what it lacks.
         let is_asked = shape.map.is_router() || !shape.routers.is_empty() || !resting.is_empty();
-        let is_kept_anew = is_asked && self.chains.begin_keeping();
+        let is_kept_anew = is_asked && self.begin_keeping();
         let broken = shape.map.broken();
         let due: BTreeSet<LinkId> =
             shape.due.iter().filter(|(_, due)| !due.is_empty()).map(|(&link, _)| link).collect();
