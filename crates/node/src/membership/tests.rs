@@ -596,5 +596,6 @@ fn a_node_with_another_number_of_groups_is_refused_and_told_of_once() {
     here.handle_timeout(at(300), unheard);
     assert!(here.record().is_none(), "it is not asked who it is");
     here.handle_record(at(309), (2, 2), &in_groups(1002, 1, 2, 0), succeeds, grouped).unwrap();
-    assert_eq!(events(&mut here), [MemberEvent::Joined(2), MemberEvent::Subscriptions(2, Change::default())]);
+    let change = Change { announced: (1002, 1), ..Change::default() };
+    assert_eq!(events(&mut here), [MemberEvent::Joined(2), MemberEvent::Subscriptions(2, change)]);
 }
