@@ -602,19 +602,11 @@ impl Chains {
         let outlet = outlets.get_mut(link).and_then(Option::as_mut)?;
         let (begins, high) =
             known.unwrap_or((if *kept_from == 0 { *last + 1 } else { *kept_from }, *last + 1));
-        let mut forgotten = kept.forgotten(key).map_or(0, |(number, _)| number);
         let first = match request.first {
-            0 => {
-                let first = kept.first_since(key, request.since).unwrap_or(begins);
-                forgotten = if kept.forgotten(key).is_some_and(|(_, at)| at >= request.since) {
-                    forgotten
-                } else {
-                    0
-                };
-                if forgotten > 0 { first.min(forgotten) } else { first }
-            }
+            0 => kept.first_since(key, request.since).unwrap_or(begins),
             first => first,
         };
+        let mut forgotten = kept.forgotten(key).map_or(0, |forgotten| forgotten.last);
         let is_own = known.is_none();
         if is_own && request.first > 0 {
             forgotten = forgotten.max(begins - 1);

@@ -37,6 +37,15 @@ impl Kept<'_> {
     }
 }
 
+/// What of a chain was kept, and is not any more: its first and last number, and when these came.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(super) struct Forgotten {
+    pub first: u64,
+    pub first_at: Time,
+    pub last: u64,
+    pub last_at: Time,
+}
+
 #[derive(Debug)]
 struct Noted {
     chain: usize,
@@ -83,8 +92,7 @@ impl Half {
 pub(super) struct Keep {
     older: Half,
     younger: Half,
-    /// The last number of each chain that was kept and forgotten, and when it came.
-    forgotten: BTreeMap<Key, (u64, Time)>,
+    forgotten: BTreeMap<Key, Forgotten>,
 }
 
 impl Keep {
@@ -127,29 +135,40 @@ impl Keep {
     fn forget(&mut self) {
         let Half { notes, chains, .. } = &self.younger;
         for noted in notes {
-            let last = (noted.number + noted.lost.max(1) - 1, noted.at);
-            let known = self.forgotten.entry(chains[noted.chain].key()).or_insert(last);
-            *known = last.max(*known);
+            let (first, last) = (noted.number, noted.number + noted.lost.max(1) - 1);
+            let new = Forgotten { first, first_at: noted.at, last, last_at: noted.at };
+            let known = self.forgotten.entry(chains[noted.chain].key()).or_insert(new);
+            if first < known.first {
+                (known.first, known.first_at) = (first, noted.at);
+            }
+            if (last, noted.at) > (known.last, known.last_at) {
+                (known.last, known.last_at) = (last, noted.at);
+            }
         }
         while self.forgotten.len() > FORGOTTEN_MAX {
-            let oldest = self.forgotten.iter().min_by_key(|(_, (_, at))| *at).map(|(&key, _)| key);
+            let oldest = self.forgotten.iter().min_by_key(|(_, known)| known.last_at).map(|(&key, _)| key);
             oldest.map(|key| self.forgotten.remove(&key));
         }
         self.younger.clear();
     }
 
-    /// The last number of a chain that was kept and forgotten, and when it came.
-    pub fn forgotten(&self, key: Key) -> Option<(u64, Time)> {
+    /// What of a chain was kept and forgotten.
+    pub fn forgotten(&self, key: Key) -> Option<Forgotten> {
         self.forgotten.get(&key).copied()
     }
 
-    /// The number behind the last one of a chain that is older; none if all that was ever kept is younger.
+    /// The first number of a chain that may be younger than `since`; none if all that was ever kept is younger. Of what was forgotten
+    /// only the first and the last one's times are known: what is between them may be younger.
     pub fn first_since(&self, key: Key, since: Time) -> Option<u64> {
+        match self.forgotten(key) {
+            Some(Forgotten { first, first_at, .. }) if first_at >= since => return Some(first),
+            Some(Forgotten { last, last_at, .. }) if last_at >= since => return Some(last),
+            _ => {}
+        }
         let all = self.older.all().chain(self.younger.all());
         let older = all.filter(|kept| kept.chain.key() == key && kept.at < since);
         let older = older.map(|kept| kept.number + kept.lost.max(1)).max();
-        let forgotten = self.forgotten(key).map(|(number, _)| number + 1);
-        older.max(forgotten)
+        older.max(self.forgotten(key).map(|forgotten| forgotten.last + 1))
     }
 
     /// What is kept of a chain from this number on, in the order of its numbers, each once.
@@ -211,7 +230,10 @@ mod tests {
             assert!(bytes <= KEPT_BYTES_MAX + 1000);
         }
         let numbers: Vec<u64> = keep.of((7, 2), 0).iter().map(|kept| kept.number).collect();
-        assert_eq!(keep.forgotten((7, 2)), Some((numbers[0] - 1, at(1))));
+        let forgotten = Forgotten { first: 1, first_at: at(1), last: numbers[0] - 1, last_at: at(1) };
+        assert_eq!(keep.forgotten((7, 2)), Some(forgotten));
+        assert_eq!(keep.first_since((7, 2), at(1)), Some(1), "all of it is as young, and was forgotten");
+        assert_eq!(keep.first_since((7, 2), at(2)), Some(100_000));
         assert!(numbers.len() > KEPT_BYTES_MAX / 2 / 1100);
         assert!(numbers.windows(2).all(|pair| pair[0] + 1 == pair[1]));
         assert_eq!(numbers.last(), Some(&99_999));
