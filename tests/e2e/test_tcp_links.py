@@ -138,6 +138,8 @@ def test_a_stopped_leaf_does_not_hold_the_others_back(start: Callable[..., Peer]
     hub.ask("publish", topic="t/x", count=20_000, sizes=[1000])
     whole(lively.ask("wait_received", pattern="t/>", source=0, count=20_000), 20_000)
     assert events(hub, "MemberSlow")
+    # Where all of that takes less than a second, the link is still up.
+    wait_for(hub, "LinkDown")
     stopped.thaw()
     wait_for(stopped, "LinkUp", 2)
     hub.ask("publish", topic="t/x", count=1, sizes=[100], start=20_000)
