@@ -449,29 +449,41 @@ impl Map {
     /// Our broken links behind which a router is that serves nobody, and all of whose neighbours are reached another way.
     fn deserted(&self) -> BTreeSet<LinkId> {
         let all = self.everybody();
+        let deserted = self.links.iter().filter(|(_, link)| {
+            let is_deserted = |router: &u64| self.is_deserted(*router, &all);
+            link.is_suspected && !link.is_shared && link.neighbours.keys().all(is_deserted)
+        });
+        deserted.map(|(&id, _)| id).collect()
+    }
+
+    /// Whether nobody leads to a router any more that leaves somebody behind: programs, or nodes that are not reached another way.
+    pub fn is_missed(&self, router: u64) -> bool {
+        let all = self.everybody();
         let ways = Map::ways(&Map::steps(&all));
         let roots = self.roots(&all[&self.own].1, &ways);
+        let is_reached = ways.get(&router).is_some_and(|way| roots.contains(&way.root));
+        !is_reached && self.nodes.contains_key(&router) && !self.is_deserted(router, &all)
+    }
+
+    /// Whether a router serves nobody, and all its neighbours are reached another way, as all these say.
+    fn is_deserted(&self, router: u64, all: &BTreeMap<u64, (bool, Vec<Reach>)>) -> bool {
+        let ways = Map::ways(&Map::steps(all));
+        let roots = self.roots(&all[&self.own].1, &ways);
         let reaches_router = |node: &u64| ways.get(node).is_some_and(|way| roots.contains(&way.root));
-        let is_reached = |node: &u64, without: u64| {
+        let is_reached = |node: &u64| {
             *node == self.own
                 || reaches_router(node)
                 || all.get(node).is_some_and(|(is_router, links)| {
                     let others = links.iter().flat_map(|link| &link.neighbours);
-                    !is_router && others.filter(|&&other| other != without).any(reaches_router)
+                    !is_router && others.filter(|&&other| other != router).any(reaches_router)
                 })
         };
-        let is_deserted = |router: &u64| {
-            let Some(known) = self.nodes.get(router).filter(|known| known.is_router) else { return false };
-            let is_empty = |link: &Reach| {
-                let served = !link.has_programs || link.neighbours.iter().any(reaches_router);
-                served && link.neighbours.iter().all(|node| is_reached(node, *router))
-            };
-            !known.serves && known.links.iter().all(is_empty)
+        let Some(known) = self.nodes.get(&router).filter(|known| known.is_router) else { return false };
+        let is_empty = |link: &Reach| {
+            let served = !link.has_programs || link.neighbours.iter().any(reaches_router);
+            served && link.neighbours.iter().all(is_reached)
         };
-        let deserted = self.links.iter().filter(|(_, link)| {
-            link.is_suspected && !link.is_shared && link.neighbours.keys().all(is_deserted)
-        });
-        deserted.map(|(&id, _)| id).collect()
+        !known.serves && known.links.iter().all(is_empty)
     }
 
     /// The roots of the trees that our links lead to.

@@ -159,6 +159,16 @@ pub(super) enum Saying {
     Answer(u64, Vec<NodeId>, bool, Vec<Loser>),
 }
 
+/// A router next to us that failed.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(super) struct Failed {
+    pub at: Time,
+    /// Who it was.
+    pub publisher: u64,
+    /// Messages of ours were not confirmed then, and no flush of ours has named it yet.
+    pub is_ours: bool,
+}
+
 /// What became of a flush.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FlushState {
@@ -179,8 +189,8 @@ pub(super) struct Flushes {
     confirmed: u64,
     /// Up to which numbers of each chain our programs were told who lost some of them.
     told: Vec<u64>,
-    /// Routers next to us that failed while messages of ours were not confirmed, and that no flush has named yet.
-    failed: BTreeMap<NodeId, Time>,
+    /// Routers next to us that failed a short time ago.
+    failed: BTreeMap<NodeId, Failed>,
 }
 
 impl Flushes {
@@ -230,20 +240,27 @@ impl Flushes {
     pub fn set_published(&mut self, id: FlushId, published: Vec<u64>) {
         if let Some(flush) = self.flushes.get_mut(&id) {
             flush.published = published;
-            flush.silent.extend(self.failed.keys());
+            flush
+                .silent
+                .extend(self.failed.iter().filter(|(_, failed)| failed.is_ours).map(|(node, _)| node));
         }
     }
 
-    /// A router next to us failed while messages of ours were not confirmed. A flush that waits for it names it already.
-    pub fn note_failed(&mut self, now: Time, router: NodeId) {
+    /// A router next to us failed. A flush that waits for it names it already.
+    pub fn note_failed(&mut self, router: NodeId, failed: Failed) {
         if self.failed.len() < NAMED_MAX {
-            self.failed.insert(router, now);
+            self.failed.insert(router, failed);
         }
+    }
+
+    /// Routers next to us that failed a short time ago, and who they were.
+    pub fn failed(&self) -> Vec<(NodeId, u64)> {
+        self.failed.iter().map(|(&node, failed)| (node, failed.publisher)).collect()
     }
 
     /// Forgets routers that failed long ago.
     pub fn forget_failed(&mut self, now: Time) {
-        self.failed.retain(|_, &mut failed| now < failed + FAILED_FOR);
+        self.failed.retain(|_, failed| now < failed.at + FAILED_FOR);
     }
 
     /// So many of the messages that we published are known to be with everybody.
@@ -309,8 +326,9 @@ impl Flushes {
         over.filter_map(|(&id, flush)| flush.asker.map(|asker| (id, asker.origin, asker.router.0))).collect()
     }
 
-    /// What is to be said now, and to whom. Those that are over are answered with who `lost` something.
-    pub fn poll(&mut self, lost: &BTreeMap<FlushId, Vec<Loser>>) -> Vec<(Router, Saying)> {
+    /// What is to be said now, and to whom. Those that are over are answered with who `lost` something, and, about messages, with those
+    /// who are `missed`.
+    pub fn poll(&mut self, lost: &BTreeMap<FlushId, Vec<Loser>>, missed: &[NodeId]) -> Vec<(Router, Saying)> {
         let mut said = Vec::new();
         for (number, flush) in &mut self.flushes {
             let id = flush.question;
@@ -328,6 +346,9 @@ impl Flushes {
             }
             if let (Some(Asker { router, number, .. }), Some(lost)) = (flush.asker, lost.get(number)) {
                 lost.iter().for_each(|&loser| flush.add_loser(loser));
+                if flush.about == About::Messages {
+                    flush.silent.extend(missed);
+                }
                 let silent = flush.silent.iter().copied().collect();
                 said.push((router, Saying::Answer(number, silent, flush.is_stale, flush.losers().collect())));
             }
@@ -512,7 +533,9 @@ impl Flushes {
     pub fn end(&mut self, id: FlushId) {
         let is_good = |flush: &Flush| flush.is_over() && flush.failure.is_none();
         if let Some(flush) = self.flushes.remove(&id).filter(is_good) {
-            self.failed.retain(|router, _| !flush.silent.contains(router));
+            for (_, failed) in self.failed.iter_mut().filter(|(router, _)| flush.silent.contains(*router)) {
+                failed.is_ours = false;
+            }
             // Whoever was silent may have lost something all the same: that is told when it answers.
             if flush.silent.is_empty() {
                 self.confirmed = self.confirmed.max(flush.published.iter().skip(1).sum());

@@ -28,7 +28,7 @@ const ASKED_AT_ONCE_MAX: usize = 128;
 /// The map, and what is to be said of it.
 #[derive(Debug)]
 pub(super) struct Shape {
-    map: Map,
+    pub(super) map: Map,
     /// Of whom each link is to be told.
     due: BTreeMap<LinkId, BTreeSet<u64>>,
     /// Routers on links, with their node ids.
@@ -388,8 +388,14 @@ impl Hub {
 
     /// Whether a node on a link is a router.
     pub(super) fn has_router(&self, link: LinkId, node: NodeId) -> bool {
+        self.router_of(link, node).is_some()
+    }
+
+    /// The publisher of a node on a link, if it is a router.
+    pub(super) fn router_of(&self, link: LinkId, node: NodeId) -> Option<u64> {
         let shape = lock(&self.shape);
-        shape.routers.range((link, 0)..=(link, u64::MAX)).any(|(_, known)| *known == node)
+        let mut on_link = shape.routers.range((link, 0)..=(link, u64::MAX));
+        on_link.find(|(_, known)| **known == node).map(|((_, publisher), _)| *publisher)
     }
 
     /// Whether a node is on a link, as far as known.
@@ -411,7 +417,8 @@ impl Hub {
         let over = lock(&self.flushes).over();
         let lost = |(id, origin, link): (_, (u64, u64), _)| (id, self.losers(origin.0, Some(link)));
         let lost: BTreeMap<FlushId, Vec<Loser>> = over.into_iter().map(lost).collect();
-        let said = lock(&self.flushes).poll(&lost);
+        let missed = if lost.is_empty() { Vec::new() } else { self.missed() };
+        let said = lock(&self.flushes).poll(&lost, &missed);
         if said.is_empty() {
             return;
         }

@@ -8,7 +8,7 @@ use shoal_norm::{NodeId, Time};
 use shoal_wire::{About, Loser};
 
 use super::chain::LinkId;
-use super::flush::{Asker, FlushId, FlushState, INTEREST_LANE};
+use super::flush::{Asker, Failed, FlushId, FlushState, INTEREST_LANE};
 use super::link::{Link, Ring};
 use super::losers::OTHER_END;
 use super::{Hub, lock};
@@ -132,9 +132,22 @@ impl Hub {
     /// A node next to us failed. If it was a router, it may not have forwarded what no flush confirmed; unless all behind it are
     /// reached another way, where that is replayed.
     pub(super) fn note_failed(&self, now: Time, link: LinkId, node: NodeId) {
-        if self.has_router(link, node) && self.has_unconfirmed() && !self.broken().contains(&link) {
-            lock(&self.flushes).note_failed(now, node);
+        let router = self.router_of(link, node).filter(|_| !self.broken().contains(&link));
+        if let Some(publisher) = router {
+            let failed = Failed { at: now, publisher, is_ours: self.has_unconfirmed() };
+            lock(&self.flushes).note_failed(node, failed);
         }
+    }
+
+    /// Of a router: routers next to it that failed a short time ago, and behind which programs may be that nobody else leads to. They
+    /// are missed until they had time to find another way: what is published meanwhile may not reach them.
+    pub(super) fn missed(&self) -> Vec<NodeId> {
+        let failed = lock(&self.flushes).failed();
+        if failed.is_empty() || !self.is_router() {
+            return Vec::new();
+        }
+        let map = &lock(&self.shape).map;
+        failed.into_iter().filter(|&(_, router)| map.is_missed(router)).map(|(node, _)| node).collect()
     }
 
     /// Routers that have not answered yet.

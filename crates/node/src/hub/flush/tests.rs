@@ -2,7 +2,7 @@ use super::*;
 
 fn poll(flushes: &mut Flushes) -> Vec<(Router, Saying)> {
     let nobody = flushes.over().into_iter().map(|(id, ..)| (id, Vec::new())).collect();
-    flushes.poll(&nobody)
+    flushes.poll(&nobody, &[])
 }
 
 fn hear(flushes: &mut Flushes, number: u64, router: Router, silent: &[NodeId], is_stale: bool) {
@@ -94,7 +94,7 @@ fn routers_tell_on_who_lost_something_behind_others_and_behind_themselves() {
         Answer { from: 99, to: 0, number: id, is_pending: false, silent, is_stale: false, losers: vec![far] };
     flushes.hear((1, 99), &answer);
     assert_eq!(flushes.over(), [(id, (55, 3), 0)]);
-    let said = flushes.poll(&BTreeMap::from([(id, vec![near])]));
+    let said = flushes.poll(&BTreeMap::from([(id, vec![near])]), &[]);
     assert_eq!(said, [((0, 77), Saying::Answer(5, vec![], false, vec![near, far]))]);
     assert!(flushes.flushes.is_empty());
 }
@@ -283,17 +283,29 @@ fn a_router_that_failed_before_a_flush_is_named_by_the_next_one_alone_and_not_fo
         flushes.end(id);
         state
     };
-    flushes.note_failed(at(1), 7);
+    let failed = |at| Failed { at, publisher: 77, is_ours: true };
+    flushes.note_failed(7, failed(at(1)));
     let sync = flushes.begin(About::Interest, [], [], None);
     assert_eq!(flushes.state(sync), FlushState::Done(vec![]), "it is not about messages");
     assert_eq!(flush(&mut flushes), FlushState::Done(vec![7]));
     assert_eq!(flush(&mut flushes), FlushState::Done(vec![]), "it was named");
-    flushes.note_failed(at(5), 7);
+    flushes.note_failed(7, failed(at(5)));
     flushes.forget_failed(at(34));
     assert_eq!(flush(&mut flushes), FlushState::Done(vec![7]));
-    flushes.note_failed(at(5), 7);
+    flushes.note_failed(7, failed(at(5)));
     flushes.forget_failed(at(35));
     assert_eq!(flush(&mut flushes), FlushState::Done(vec![]));
+}
+
+#[test]
+fn a_router_names_those_that_are_missed_to_everybody_who_asks_about_messages() {
+    let mut flushes = Flushes::default();
+    let asker = |number| Some(Asker { router: (1, 55), number, origin: (55, number) });
+    let (messages, interest) =
+        (flushes.begin(About::Messages, [], [], asker(1)), flushes.begin(About::Interest, [], [], asker(2)));
+    let said = flushes.poll(&BTreeMap::from([(messages, vec![]), (interest, vec![])]), &[7]);
+    let answer = |number, silent| ((1, 55), Saying::Answer(number, silent, false, vec![]));
+    assert_eq!(said, [answer(1, vec![7]), answer(2, vec![])]);
 }
 
 #[test]
