@@ -134,6 +134,9 @@ def commands() -> list[tuple[str, str]]:
         for line in PROMPT.findall(typed):
             for part in re.split(r" (?:\||&&|&) ?", re.sub(r"\s+#.*| \(.*\)$| > [^\s\"']+$", "", line)):
                 words = part.strip().removeprefix("sudo ")
+                if not words:
+                    # What ran in the background ended the line.
+                    continue
                 found.append((str(block), re.sub(r"^(?:[A-Z_]+=\S+ )+", "", words)))
     return found
 
