@@ -172,6 +172,7 @@ def test_every_page_with_programs_is_run() -> None:
         "docs/how-to/containers.md",
         "docs/how-to/doctor.md",
         "docs/how-to/forward-between-stores.md",
+        "docs/how-to/groups.md",
         "docs/how-to/join-networks.md",
         "docs/how-to/metrics.md",
         "docs/how-to/priorities.md",

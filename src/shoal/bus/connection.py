@@ -599,7 +599,9 @@ class Connection:
         self.drain()
         if not self.closed:
             for pattern in self.node.take_nearly_full():
-                self.events.add(QueueNearlyFull(pattern))
+                # A subscription to a reserved topic may only claim it: nobody reads that.
+                if not pattern.startswith("_"):
+                    self.events.add(QueueNearlyFull(pattern))
             self.replies.check(self.node)
 
     def subscribe(

@@ -126,6 +126,16 @@ def test_a_callback_that_fails_all_the_time_is_logged_now_and_then(
     )
 
 
+def test_a_claim_of_a_temporary_topic_that_nobody_reads_is_not_told_of() -> None:
+    with shoal.connect("inproc://claim") as bus:
+        topic = bus.temporary_topic()
+        with bus.subscribe(topic, queue_bytes_max=1, queue_full="drop_new"):
+            bus.publish(topic, b"answer")
+            assert not [
+                event for event in bus.events(timeout_s=0.2) if isinstance(event, shoal.QueueNearlyFull)
+            ]
+
+
 def test_a_queue_that_drops_is_told_of_before_it_is_full(caplog: pytest.LogCaptureFixture) -> None:
     with (
         shoal.connect("inproc://brim") as bus,
